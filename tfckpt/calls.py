@@ -278,11 +278,7 @@ def _config_of(path: str, policy: Policy, select: Any) -> Config:
 
 
 def _checkpoint_name(directory: str) -> str:
-    """The common name of all checkpoints of a directory.
-
-    Raises:
-        CheckpointNotFoundError: there are none, or they have several names.
-    """
+    """The common name of all checkpoints of a directory."""
     files = files_of(directory)
     newest: dict[str, str] = {}
     for one in candidates(directory, None, files):
@@ -320,11 +316,7 @@ def _with_model(model: Any, objects: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _policy_keys(keywords: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The keywords that are keys of a policy, and those that are objects.
-
-    Raises:
-        PolicyError: one is neither, or could be both.
-    """
+    """The keywords that are keys of a policy, and those that are objects."""
     keys, objects, problems = dict[str, Any](), dict[str, Any](), []
     for keyword, value in keywords.items():
         if _is_object(value) and not isinstance(value, list | tuple):

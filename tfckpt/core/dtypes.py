@@ -91,9 +91,6 @@ def numpy_dtype(dtype: str) -> np.dtype:
 def dtype_name(dtype: np.dtype) -> str:
     """TensorFlow's name for a NumPy dtype.
 
-    Raises:
-        UnsupportedCheckpointError: TensorFlow has no such dtype.
-
     >>> import numpy as np
     >>> dtype_name(np.dtype("<f4")), dtype_name(np.dtype(object))
     ('float32', 'string')
@@ -176,9 +173,6 @@ def cast(value: np.ndarray, dtype: np.dtype, *, lossy: bool = False) -> np.ndarr
 
     With ``lossy``, fractions and imaginary parts are cut off, integers wrap, and too large numbers
     become infinite. Casts without a defined result are still refused.
-
-    Raises:
-        LostNumberError: the dtype cannot hold a number: 1e6 in float16, 0.5 or NaN in an integer.
 
     >>> import numpy as np
     >>> cast(np.array([0.1], np.float32), numpy_dtype("bfloat16"))

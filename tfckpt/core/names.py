@@ -182,9 +182,6 @@ def assign(roots: Mapping[str, Node], keras_roots: Collection[str] = ()) -> Name
     ``roots`` maps first components to nodes, ``""`` to an object whose children are first
     components. ``keras_roots`` are the roots that are Keras models: their seeds and metrics are
     named ``seed/…`` and ``metrics/…``, below the root unless it is ``model``.
-
-    Raises:
-        NamingError: ``seed`` or ``metrics`` is used as a keyword beside a single model.
     """
     if MODEL in keras_roots and (taken := {SEED, METRICS} & set(roots)):
         raise NamingError(

@@ -100,17 +100,7 @@ class Companion:
         metadata: RecordMetadata | None = None,
         then: Callable[[], object] | None = None,
     ) -> None:
-        """Take a snapshot now, and write it now or in the background.
-
-        Args:
-            prefix: the path as the caller spells it, for messages and callbacks.
-            target: the same path, absolute.
-            options: ``tf.train.CheckpointOptions``.
-            save_options: how to save.
-            ticket: the number, given back if the save fails before the commit.
-            metadata: what the commit record says besides the values.
-            then: called after the commit, by the thread that wrote.
-        """
+        """Take a snapshot now, and write it now or in the background."""
         with (
             ticket,
             saving(self.workers(), meetings=2) as agreement,

@@ -123,9 +123,6 @@ def _restore_optimizer(
     """Restore an optimizer that was created after the restore, from the same checkpoint.
 
     Returns the names of the stored values; None if the restore was undone.
-
-    Raises:
-        RestoreError: it cannot be restored, or the checkpoint has been overwritten.
     """
     if deferred.stopped:
         return None

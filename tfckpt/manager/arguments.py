@@ -106,21 +106,12 @@ def checkpoint_name(value: Any) -> str:
 
 
 def checkpoint_number(value: Any) -> int | None:
-    """The number of a checkpoint, from a number, a tensor or a variable; None stays.
-
-    Raises:
-        SaveError: it is not an integer of at most 18 digits.
-    """
+    """The number of a checkpoint, from a number, a tensor or a variable; None stays."""
     return None if value is None else _natural("checkpoint_number", value, _MAX_NUMBER)
 
 
 def record_metadata(metadata: RecordMetadata) -> RecordMetadata:
-    """The same, with values that the commit record can hold.
-
-    Raises:
-        SaveError: step or epoch is not an integer from 0 on, a metric is not a number, or metadata
-            are not JSON values of at most 64 KiB.
-    """
+    """The same, with values that the commit record can hold."""
     step = None if metadata.step is None else _natural("step", metadata.step, _MAX_COUNT)
     epoch = None if metadata.epoch is None else _natural("epoch", metadata.epoch, _MAX_COUNT)
     metrics = {

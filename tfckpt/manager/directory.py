@@ -233,20 +233,11 @@ class Directory:
 
         Returns:
             A number; the next save must have a higher one.
-
-        Raises:
-            InUseError: another process saves into the directory.
-            OSError: the directory cannot be created or written.
         """
         return recovery.claim(self.path, self.checkpoint_name, self.files)
 
     def claim_for(self, nbytes: int) -> None:
-        """:meth:`claim` before a training, checking that a save of ``nbytes`` is possible.
-
-        Raises:
-            InUseError: another process saves into the directory.
-            SaveError: it cannot be created or written, or the disk has too little space.
-        """
+        """:meth:`claim` before a training, checking that a save of ``nbytes`` is possible."""
         try:
             self.claim()
             if self.files.renames:  # other stores may keep what was only a test

@@ -66,11 +66,7 @@ class Keeper:
 
     @property
     def measure(self) -> tuple[str, str]:
-        """The metric and the mode of the first ``best`` rule.
-
-        Raises:
-            TfckptError: there is none.
-        """
+        """The metric and the mode of the first ``best`` rule."""
         if (measure := self._measure()) is None:
             raise TfckptError(
                 f"{self._directory}: no rule says by which metric a checkpoint is the best",
@@ -142,12 +138,7 @@ class Keeper:
             self.sweep(next(reversed(self._own)))
 
     def report(self, prefix: str, path: str, seconds: float) -> SaveReport:
-        """The report of a save; ``path`` is the prefix as the caller spells it.
-
-        Raises:
-            CheckpointError: the record cannot be read.
-            OSError: a file is missing.
-        """
+        """The report of a save; ``path`` is the prefix as the caller spells it."""
         if (head := self._files.head(prefix)) is None:
             raise CheckpointError("the commit record cannot be read", path=prefix)
         own = (join(self._files.path, name) for name in head.files)

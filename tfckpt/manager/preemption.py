@@ -40,10 +40,6 @@ if TYPE_CHECKING:
 class Signals:
     """The signals of ``manager.save.on_signal`` while training runs.
 
-    Args:
-        names: as in Python's ``signal`` module.
-        grace: seconds from the first signal until the process is ended, saved or not.
-
     >>> import signal
     >>> signals = Signals(["SIGTERM"], grace=25)
     >>> signals.install()
@@ -79,11 +75,7 @@ class Signals:
                 watch.take(number)
 
     def install(self) -> None:
-        """Install the handlers, unless they are installed or there are no signals to watch.
-
-        Raises:
-            TfckptError: this is not the main thread, or a handler could not be restored later.
-        """
+        """Install the handlers, unless they are installed or there are no signals to watch."""
         if not self._numbers:
             return
         if os.name != "posix" or not _in_main_thread():
@@ -98,12 +90,7 @@ class Signals:
         self._watch.abandoned = False
 
     def leave(self) -> None:
-        """Restore the previous handlers, and pass them what was received.
-
-        Raises:
-            SystemExit: a signal was received that ends the process by default.
-            KeyboardInterrupt: the same, for SIGINT.
-        """
+        """Restore the previous handlers, and pass them what was received."""
         watch = self._watch
         if watch is None or not _in_main_thread():
             self.abandon()

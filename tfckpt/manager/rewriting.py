@@ -50,11 +50,6 @@ def rewrite(
 
     The plan is one of :func:`tfckpt.planning.rewrite.derive` without errors; ``target`` is the
     prefix of the new checkpoint; ``shard_bytes`` limits the size of a data file.
-
-    Raises:
-        SaveError: the target exists already, or cannot be written.
-        UnsupportedCheckpointError: a value cannot be copied.
-        DamagedCheckpointError: a value of the source is damaged.
     """
     stored = reader.stored
     for step in plan.assignments:
@@ -99,11 +94,6 @@ def rewrite(
 
 class StepReader:
     """Reads the values of a plan in the dtypes that they are to have.
-
-    Args:
-        stored: the open source.
-        plan: which of its values will be read.
-        advance: called with the number of bytes read and their total.
 
     Attributes:
         finite: whether all weights and slots read so far are finite.

@@ -80,14 +80,7 @@ class Selection:
             self._errors = [error]
 
     def __iter__(self) -> Iterator[Sequence[Choice]]:
-        """What to try.
-
-        Raises:
-            RestoreError: the config has no ``restore`` section.
-            CheckpointNotFoundError: no source has one, and ``if_none: error``.
-            DamagedCheckpointError: a source has checkpoints, but none can be read.
-            RefusedError: a source's checkpoint does not match.
-        """
+        """What to try."""
         restore, rejected = self._config.restore, self._rejected
         if restore is None:
             raise RestoreError(

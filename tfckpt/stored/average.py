@@ -116,13 +116,7 @@ def open_average(
     bases: Collection[str],
     files: Callable[[str], Files],
 ) -> StoredCheckpoint:
-    """Open checkpoints and name their averaged values; ``files`` maps a path to its file system.
-
-    Raises:
-        CheckpointNotFoundError: one of them does not exist.
-        DamagedCheckpointError: one of them is damaged.
-        UnsupportedCheckpointError: a format is not supported, or the weights of two do not match.
-    """
+    """Open checkpoints and name their averaged values; ``files`` maps a path to its file system."""
     with contextlib.ExitStack() as stack:
         members = tuple(
             stack.enter_context(open_checkpoint(path, roots=roots, bases=bases, files=files(path)))

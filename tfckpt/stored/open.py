@@ -68,21 +68,7 @@ def open_checkpoint(
     bases: Collection[str] = (),
     files: Files = LOCAL,
 ) -> StoredCheckpoint:
-    """Open a checkpoint and name its values.
-
-    Args:
-        path: a file or directory, or the common prefix of several files: ``ckpt-1`` for
-            ``ckpt-1.index``.
-        roots: the objects to restore, by keyword. A recorded inventory is renamed to match them; a
-            checkpoint of plain TensorFlow may need them to identify the model.
-        bases: automatic layer names of the user's own layer classes.
-        files: the file system.
-
-    Raises:
-        CheckpointNotFoundError: there is no checkpoint with this name.
-        DamagedCheckpointError: a file is damaged or missing.
-        UnsupportedCheckpointError: the format is not supported.
-    """
+    """Open a checkpoint and name its values."""
     module, name = _OPENERS[detect(path, files)]
     opener: Callable[..., StoredCheckpoint] = getattr(importlib.import_module(module), name)
     return opener(path, roots=roots, bases=bases, files=files)
@@ -100,21 +86,7 @@ def open_bundle(
     kind: str = "",
     metadata: Mapping[tuple[str, ...], Metadata] = MappingProxyType({}),
 ) -> StoredCheckpoint:
-    """Open a checkpoint that consists of an index and data files, and name its values.
-
-    Args:
-        prefix: the path without ``.index``.
-        roots: see :func:`tfckpt.stored.open.open_checkpoint`.
-        bases: see :func:`tfckpt.stored.open.open_checkpoint`.
-        files: the file system.
-        kind: the kind of checkpoint, where the caller knows it.
-        metadata: edges from the root of the object graph → what Keras wrote about that object.
-
-    Raises:
-        CheckpointNotFoundError: there is no checkpoint with this name.
-        DamagedCheckpointError: the index, the object graph or the commit record is damaged.
-        UnsupportedCheckpointError: the format is not supported.
-    """
+    """Open a checkpoint that consists of an index and data files, and name its values."""
     try:
         bundle = Bundle.open(prefix, files)
     except DamagedCheckpointError as error:
@@ -142,11 +114,7 @@ def open_bundle(
 
 
 def refuse_absent(stored: StoredCheckpoint, keys: Iterable[str] = ()) -> None:
-    """Raise where a data file with one of these values, or with the names, is missing.
-
-    Raises:
-        DamagedCheckpointError: with the file and the number of values in it.
-    """
+    """Raise where a data file with one of these values, or with the names, is missing."""
     bundle, record = stored.values, stored.record
     if not isinstance(bundle, Bundle) or not bundle.lost:
         return
@@ -186,11 +154,7 @@ KERAS_SUFFIXES = (".h5", ".hdf5", ".keras", ".weights.json")
 
 
 def detect(path: str, files: Files) -> Format:
-    """The format of a path; ``BUNDLE``, whose reader explains the problem, where none matches.
-
-    Raises:
-        DamagedCheckpointError: an empty file with a suffix of Keras.
-    """
+    """The format of a path; ``BUNDLE``, whose reader explains the problem, where none matches."""
     if files.exists(index_path(path)):
         inside = path.endswith(VARIABLES) and is_saved_model(path.removesuffix(VARIABLES), files)
         return Format.SAVED_MODEL if inside else Format.BUNDLE

@@ -29,11 +29,7 @@ def open_saved_model(
     bases: Collection[str] = (),
     files: Files = LOCAL,
 ) -> StoredCheckpoint:
-    """Open the variables of a SavedModel, given by its directory or the prefix of its variables.
-
-    Raises:
-        DamagedCheckpointError: the variables are missing or damaged.
-    """
+    """Open the variables of a SavedModel, given by its directory or the prefix of its variables."""
     directory = path.rstrip("/").removesuffix(VARIABLES)
     prefix = directory + VARIABLES
     if not files.exists(index_path(prefix)):

@@ -42,11 +42,7 @@ def named(
     *,
     exported: bool,
 ) -> tuple[str, Inventory]:
-    """The kind of checkpoint, one of ``KINDS``, and its inventory.
-
-    Raises:
-        DamagedCheckpointError: the object graph is damaged.
-    """
+    """The kind of checkpoint, one of ``KINDS``, and its inventory."""
     graph = _read_graph(bundle)
     if graph is None:
         kind = "tensorflow" if OBJECT_GRAPH in bundle.entries else "tf1_saver"

@@ -34,11 +34,7 @@ class FoundCheckpoint(NamedTuple):
 
 
 def path_of(source: str | os.PathLike[str] | None) -> str:
-    """The path as text.
-
-    Raises:
-        CheckpointNotFoundError: it is None.
-    """
+    """The path as text."""
     if source is None:
         hint = "tf.train.latest_checkpoint returns None if it finds no checkpoint"
         raise CheckpointNotFoundError("None was given as the path", hint=hint)
@@ -48,11 +44,7 @@ def path_of(source: str | os.PathLike[str] | None) -> str:
 def find(
     path: str, roots: Mapping[str, Root] | None = None, bases: Collection[str] = ()
 ) -> FoundCheckpoint:
-    """Open the checkpoint that a path names; ``roots`` and ``bases`` as for ``open_checkpoint``.
-
-    Raises:
-        CheckpointError: there is no checkpoint, or none that can be read.
-    """
+    """Open the checkpoint that a path names; ``roots`` and ``bases`` as for ``open_checkpoint``."""
     found, files = checkpoints_in(path), files_of(path)
     if not found:
         return FoundCheckpoint(open_checkpoint(path, roots=roots, bases=bases, files=files), [], {})

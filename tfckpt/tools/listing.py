@@ -129,12 +129,7 @@ class Undamaged(NamedTuple):
 
 
 def undamaged_of(path: str, found: Sequence[ListedCheckpoint], name: str | None) -> Undamaged:
-    """The undamaged ones of the checkpoints that were found in a directory.
-
-    Raises:
-        PolicyError: the directory has checkpoints of several names, or none of that name.
-        CheckpointNotFoundError: it has no checkpoint that tfckpt committed.
-    """
+    """The undamaged ones of the checkpoints that were found in a directory."""
     from tfckpt.manager.directory import Directory
 
     numbered = [one for one in found if one.state == "committed" and one.number is not None]

@@ -195,11 +195,7 @@ def convert(
 
 
 def _path(written: WrittenFiles) -> str:
-    """The path of what was written; says what the commands print to standard error.
-
-    Raises:
-        RefusedError: nothing was written.
-    """
+    """The path of what was written; says what the commands print to standard error."""
     for reason in written.rejected.values():
         logging.warning("passed over: %s; using %s", reason, written.used)
     if not written.plan.ok:
@@ -246,11 +242,7 @@ def converted(
     *,
     build: Callable[[], Mapping[str, Any]] | None,
 ) -> WrittenFiles:
-    """Write the file, unless the plan has errors; ``build`` makes the objects for Keras's format.
-
-    Raises:
-        PolicyError: an argument makes no sense for this format.
-    """
+    """Write the file, unless the plan has errors; ``build`` makes objects for Keras's format."""
     suffix = Path(target.lower()).suffix
     if target.lower().endswith(WEIGHTS):
         return _to_weights(source, target, selection, shard_bytes, build)
@@ -280,11 +272,7 @@ def converted(
 
 
 def _tensors(plan: Plan, suffix: str) -> tuple[Plan, list[str]]:
-    """The plan without values that are not tensors (iterators, tables), and their names.
-
-    Raises:
-        PolicyError: nothing is left.
-    """
+    """The plan without values that are not tensors (iterators, tables), and their names."""
     reason = f"not a tensor, and {suffix} can hold only tensors"
     steps = [
         step._replace(status=Status.EXCLUDED, reason=reason, severity=Severity.NOTE)

@@ -56,11 +56,7 @@ class SelectedValues(NamedTuple):
 def open_source(
     source: str | os.PathLike[str], average: Sequence[str | os.PathLike[str]]
 ) -> tuple[StoredCheckpoint, dict[str, str]]:
-    """The source, or its average with other checkpoints; and why newer ones were rejected.
-
-    Raises:
-        CheckpointError: one does not exist, cannot be read, or has other weights.
-    """
+    """The source, or its average with other checkpoints; and why newer ones were rejected."""
     found = find(path_of(source))
     if not average:
         return found.checkpoint, found.rejected
@@ -73,11 +69,7 @@ def open_source(
 
 
 def plan_selection(selection: SelectedValues, stored: StoredCheckpoint) -> Plan:
-    """The plan of what is selected from a checkpoint.
-
-    Raises:
-        PolicyError: an argument is not valid, or the policy needs a model.
-    """
+    """The plan of what is selected from a checkpoint."""
     casts = _casts(selection.cast)
     policy = policy_of(selection) or _policy(selection, stored.inventory)
     for key, unset in (("adapt", ()), ("ema", "ignore")):
@@ -98,11 +90,7 @@ def plan_selection(selection: SelectedValues, stored: StoredCheckpoint) -> Plan:
 
 
 def policy_of(selection: SelectedValues) -> Policy | None:
-    """The policy that was given; None without one.
-
-    Raises:
-        PolicyError: it is not valid, or there are rules beside it.
-    """
+    """The policy that was given; None without one."""
     if selection.policy is None:
         return None
     if mixed := selection.rules:

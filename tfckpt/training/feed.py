@@ -23,11 +23,6 @@ _ARRAYS = "data/"
 class Feed:
     """What the train function takes its batches from.
 
-    Args:
-        model: that it trains.
-        fit: number of the ``fit``.
-        fits: all of them.
-
     Attributes:
         iterator: the current one.
         iterators: how many there were, including the current one.
@@ -75,11 +70,7 @@ class Feed:
         self._count(fit.next_iterator_of(self._model))
 
     def pass_over(self, passes: Sequence[int]) -> None:
-        """Nothing is left to train; but another ``fit`` may go on with the same data.
-
-        Args:
-            passes: how many iterators Keras had made for each ``fit``.
-        """
+        """Nothing is left to train; but another ``fit`` may go on with the same data."""
         for number in passes[self._fit : self._fit + 1]:
             iterators.count_passes(fit.dataset_of(self._model), number)
             self._fits.passes[self._fit] = number

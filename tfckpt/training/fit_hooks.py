@@ -83,11 +83,7 @@ def batches_of_a_call(model: Any) -> int:
 
 
 def list_of(callback: Any) -> Any:
-    """Keras's CallbackList, found in the call stack.
-
-    Raises:
-        TfckptError: something else has called the callback.
-    """
+    """Keras's CallbackList, found in the call stack."""
     if (found := fit.list_of(callback)) is None:
         raise TfckptError(
             "the callback was not called by Keras's CallbackList",

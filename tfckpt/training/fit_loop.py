@@ -41,13 +41,6 @@ if TYPE_CHECKING:
 class Loop:
     """One ``fit`` of a model, from ``on_train_begin`` on.
 
-    Args:
-        callback: tfckpt's, with the model and the parameters that Keras gave it.
-        objects: of the run.
-        fits: of the run.
-        say: prints a message.
-        named: attributes of other callbacks to save as well, by class.
-
     Attributes:
         trained: whether a step has begun in this process.
     """
@@ -93,14 +86,7 @@ class Loop:
         on_resumed: Callable[[Restoration | None], None],
         on_refused: Callable[[], None],
     ) -> None:
-        """Training begins.
-
-        Args:
-            find: returns the checkpoint to resume from; restores one that has no ``fit``.
-            on_resumed: called when nothing can be refused any more, with what has been restored;
-                not called for a ``fit`` that is passed over.
-            on_refused: called if an error ends it before that.
-        """
+        """Training begins."""
         self._on_resumed, self._on_refused = on_resumed, on_refused
         self._say_once(
             *callback_state.inexact(self._others, self._named), *fit_checks.about_model(self._model)

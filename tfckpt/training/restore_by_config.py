@@ -56,18 +56,7 @@ _KINDS = {
 def restore_first(
     config: Config, objects: Mapping[str, Any], counter: Any = None, fit: int | None = None
 ) -> Restoration:
-    """Restore the checkpoint that a config selects.
-
-    Args:
-        config: with a ``restore`` section.
-        objects: of the run, by keyword.
-        counter: the save counter of the run, which is restored if the run continues.
-        fit: index of the ``fit`` that begins, if any; a checkpoint that it or a later one resumes
-            is only found and checked, and ``prepared`` is None.
-
-    Raises:
-        TfckptError: as ``Run.restore`` says.
-    """
+    """Restore the checkpoint that a config selects."""
     workers = workers_among(objects)
     rejected: tuple[str, ...] = ()
     if workers is None or workers.chief:

@@ -98,13 +98,7 @@ class Saves:
             raise TfckptError(what + message, hint=hint)
 
     def claim(self) -> None:
-        """Before ``fit`` begins: raise what would fail at its first save.
-
-        Raises:
-            SaveError: the directory is in use, cannot be written, or has too little space.
-            TfckptError: ``every_steps`` is set, but no object counts steps; or averages are to be
-                exported, but no optimizer keeps them.
-        """
+        """Before ``fit`` begins: raise what would fail at its first save."""
         self._in_fit = True
         if self._config is not None:
             check_averages(self._config.export.ema, self._objects)
@@ -113,11 +107,7 @@ class Saves:
             self._manager.claim()
 
     def watch(self) -> Callable[[], None]:
-        """Training begins: count minutes and handle signals; returns :attr:`abandon`.
-
-        Raises:
-            TfckptError: ``on_signal`` is set, but this is not the main thread.
-        """
+        """Training begins: count minutes and handle signals; returns :attr:`abandon`."""
         self._triggers.begin(self._counted())
         self._signals.install()
         return self.abandon
@@ -343,11 +333,7 @@ class Saves:
 
     @property
     def writer(self) -> CheckpointManager:
-        """The manager.
-
-        Raises:
-            TfckptError: the config has no ``manager`` section.
-        """
+        """The manager."""
         if self._manager is None:
             raise TfckptError(
                 "the config has no `manager` section, so there is nowhere to save",

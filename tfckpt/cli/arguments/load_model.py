@@ -26,12 +26,7 @@ if TYPE_CHECKING:
 
 
 def load_objects(target: str) -> dict[str, Any]:
-    """The objects that the callable returns, by keyword; a single object is ``model``.
-
-    Raises:
-        UsageError: the callable does not exist, or it failed.
-        NotInstalledError: there is no TensorFlow.
-    """
+    """The objects that the callable returns, by keyword; a single object is ``model``."""
     module, colon, name = target.partition(":")
     if not (module and colon and name):
         raise UsageError(f"--model {target!r} is not MODULE:CALLABLE, e.g. train:build_model")

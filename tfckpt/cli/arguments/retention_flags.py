@@ -20,12 +20,7 @@ if TYPE_CHECKING:
 
 
 def rules_of(arguments: Arguments) -> tuple[Keep, ...]:
-    """The rules; () without either flag.
-
-    Raises:
-        UsageError: a rule is not valid, the config has none, or both flags are used.
-        PolicyError: the config is not valid.
-    """
+    """The rules; () without either flag."""
     file, texts = arguments.text("config"), arguments.texts("keep")
     if file is not None and texts:
         raise UsageError("--config and --keep both set retention rules; use only one of them")
@@ -49,9 +44,6 @@ def check_rules(
 
     Every pin must be the number of a ``pinnable`` checkpoint; if that is empty, as for a config,
     which may serve several directories, pins are not checked.
-
-    Raises:
-        UsageError: no checkpoint has the metric, step or number that a rule needs.
     """
     saved = directory.saved(directory.checkpoints())
     numbers = {checkpoint.number for checkpoint in pinnable}

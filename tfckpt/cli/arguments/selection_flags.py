@@ -26,12 +26,7 @@ _WORDS = {
 
 
 def selection_of(arguments: Arguments) -> SelectedValues:
-    """What the flags select.
-
-    Raises:
-        UsageError: a flag is not valid, or there is no such policy.
-        PolicyError: the config is not valid.
-    """
+    """What the flags select."""
     renames = []
     for text in arguments.texts("rename"):
         old, equals, new = text.partition("=")

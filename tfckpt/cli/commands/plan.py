@@ -90,11 +90,7 @@ def _write_lock(plan: tfckpt.Plan, lock: str) -> str:
 
 
 def _write_config(file: str, source: str, plan: tfckpt.Plan) -> bool:
-    """Write a config that restores a checkpoint by the suggested policy; whether there is one.
-
-    Raises:
-        TfckptError: the file exists, or cannot be written.
-    """
+    """Write a config that restores a checkpoint by the suggested policy; whether there is one."""
     import yaml
 
     policy = plan.suggestion.policy if plan.suggestion is not None else None

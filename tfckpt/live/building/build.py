@@ -34,13 +34,6 @@ def build_models(objects: Mapping[str, Any], specs: Mapping[str, Any] | None) ->
 
     Unknown dimensions are taken as 1. A built model is not called, since a call may change its
     state, as that of a stateful RNN.
-
-    Args:
-        objects: keyword → object, as given to the checkpoint.
-        specs: keyword → input spec (``.shape``, ``.dtype``), or a list or mapping of them.
-
-    Raises:
-        NotBuiltError: a spec is for no model or layer, or the call fails.
     """
     models = {keyword: obj for keyword, obj in objects.items() if _is_layer(obj)}
     for keyword, spec in (specs or {}).items():
@@ -81,9 +74,6 @@ def build_by_step(model: Any, spec: Any) -> None:
     """Create every variable of a compiled model by tracing its first step, as ``fit`` would.
 
     ``spec`` is that of one batch. Only initializers run: no batch is taken, no value is assigned.
-
-    Raises:
-        NotBuiltError: the step cannot be traced.
     """
 
     def step(batch: Any) -> Any:
@@ -215,11 +205,7 @@ def waiting_slots(plan: Plan) -> dict[str, str]:
 
 
 def check_built(live: Live, plan: Plan) -> None:
-    """Refuse if the checkpoint has, or may have, values for an object without variables.
-
-    Raises:
-        NotBuiltError: with the line of code that builds it.
-    """
+    """Refuse if the checkpoint has, or may have, values for an object without variables."""
     left = _left_over(plan) if live.unbuilt or live.optimizers else []
     if not left:
         return
@@ -250,15 +236,7 @@ def check_built(live: Live, plan: Plan) -> None:
 
 
 def _refuse(described: str, path: str, left: list[Step], tree: _NameTree | None, hint: str) -> None:
-    """Raise if unused stored values belong to the object at ``path``, or may by their position.
-
-    Args:
-        described: the object, for the message.
-        path: its path.
-        left: the unused stored values.
-        tree: the names that are restored; None if only the name counts.
-        hint: what to do.
-    """
+    """Raise if unused stored values belong to the object at ``path``, or may by their position."""
     certain = [step for step in left if step.target.startswith(path + "/")]
     possible = [step for step in left if tree and tree.beside(path, step.target)]
     for relation, found in (("for it", certain), ("that may belong to it", possible)):

@@ -21,9 +21,6 @@ def initial_values(plan: Plan, live: Live) -> Mapping[str, Any]:
 
     They are read from a copy of the optimizer that is built from its config for the same variables:
     Keras keeps no initial values, and not all of them are zero (Adagrad's are 0.1).
-
-    Raises:
-        RestoreError: the optimizer cannot be built from its config; nothing was changed.
     """
     values: dict[str, Any] = {}
     names = {step.name for step in plan.resets if step.name}

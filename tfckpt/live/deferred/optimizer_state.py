@@ -51,9 +51,6 @@ def optimizers_to_come(prepared: Prepared) -> list[HeldOptimizer]:
     """The optimizers that only the checkpoint has, each as an attribute of a restored model.
 
     An optimizer that was saved under its own keyword does not belong to the model.
-
-    Raises:
-        DamagedCheckpointError: the object graph is damaged.
     """
     live, stored = prepared.live, prepared.stored.inventory
     unused = {s.source for s in prepared.plan.steps if s.status is Status.UNEXPECTED}

@@ -44,18 +44,7 @@ class LoadStatus:
         deferred: DeferredObjects | None = None,
         created: Callable[[], list[str]] | None = None,
     ) -> None:
-        """The status of a restore that was carried out.
-
-        Args:
-            report: what was restored.
-            undo: the old values.
-            forget: called after they were put back.
-            later: TensorFlow's own status, if its delayed restoration continues.
-            deferred: what that waits for next to Keras objects; None if TensorFlow's status covers
-                every object and decides the assertions.
-            created: returns the values that plain objects got since, which TensorFlow's assertions
-                also check.
-        """
+        """The status of a restore that was carried out."""
         self.report = report
         self._undo = undo
         self._forget = forget
@@ -73,27 +62,15 @@ class LoadStatus:
         return {name for name in unused if deferred is None or deferred.waits_for(name)}
 
     def assert_consumed(self) -> Self:
-        """Assert that every value of the checkpoint has a variable, and every variable a value.
-
-        Raises:
-            StatusAssertionError: if not; every variable then has its old value again.
-        """
+        """Assert that every value of the checkpoint has a variable, and every variable a value."""
         return self._assert("assert_consumed", lambda: self._missing() + self._unexpected())
 
     def assert_existing_objects_matched(self) -> Self:
-        """Assert that every variable has a value in the checkpoint.
-
-        Raises:
-            StatusAssertionError: if not; every variable then has its old value again.
-        """
+        """Assert that every variable has a value in the checkpoint."""
         return self._assert("assert_existing_objects_matched", self._missing)
 
     def assert_nontrivial_match(self) -> Self:
-        """Assert that at least one value was restored; ``save_counter`` does not count.
-
-        Raises:
-            StatusAssertionError: no value was restored.
-        """
+        """Assert that at least one value was restored; ``save_counter`` does not count."""
         return self._assert("assert_nontrivial_match", self._nothing)
 
     def expect_partial(self) -> Self:

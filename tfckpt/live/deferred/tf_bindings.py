@@ -61,9 +61,6 @@ def bind(saver: Any, prefix: str, values: Values, options: Any) -> Any:
     """Bind live objects to stored ones in TensorFlow, and return TensorFlow's status.
 
     ``saver`` is TensorFlow's ``TrackableSaver``; TensorFlow opens the checkpoint under ``prefix``.
-
-    Raises:
-        DamagedCheckpointError: the checksum of the object graph does not match.
     """
     if not (binds(saver) and isinstance(values, Bundle)):
         return saver.restore(prefix, options)

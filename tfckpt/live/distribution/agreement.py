@@ -72,11 +72,7 @@ class Agreement:
         return taken or (Ticket(*numbers) if numbers else None)
 
     def same(self, inventory: Inventory) -> None:
-        """Check that all workers have the same values to save.
-
-        Raises:
-            SaveError: they differ, or a worker failed or did not join.
-        """
+        """Check that all workers have the same values to save."""
         if self.workers is None:
             return
         entries = inventory.entries.values()
@@ -93,13 +89,7 @@ class Agreement:
     def by_chief(
         self, work: Callable[[], None], ticket: Ticket, inventory: Inventory
     ) -> Callable[[], None]:
-        """The chief's work; in other workers, a function that waits for it and raises its error.
-
-        Args:
-            work: writes, and cleans up after itself if it fails.
-            ticket: given back in a waiting worker if the chief fails.
-            inventory: the values to write, whose size extends the wait.
-        """
+        """The chief's work; in other workers, a function that waits for it and raises its error."""
         workers = self.workers
         if workers is None:
             return work
@@ -143,11 +133,6 @@ class Restoring:
     Between two meetings all do the same work, including collectives such as creating variables. A
     worker that fails reports it at the next meeting, where all end: with an error in all, or, if
     the chief is trying one checkpoint after the other, with the next checkpoint.
-
-    Args:
-        workers: None for a single process.
-        choice: what the chief sends about the checkpoint, if the others wait for that.
-        follows: whether this worker waits for another choice if the chief skips this one.
     """
 
     def __init__(self, workers: Workers | None, choice: Any = None, *, follows: bool = False):
@@ -158,11 +143,7 @@ class Restoring:
         self._left = 4
 
     def opened(self) -> None:
-        """Wait until all workers have opened the checkpoint.
-
-        Raises:
-            RestoreError: a worker cannot open it, died, or did not join.
-        """
+        """Wait until all workers have opened the checkpoint."""
         if self._workers is not None and self._unnamed:
             self._unnamed = False
             left, self._left = self._left, 0
@@ -176,11 +157,7 @@ class Restoring:
         self._left += 1
 
     def planned(self, plan: Plan) -> None:
-        """Check that all workers have the same plan, without errors.
-
-        Raises:
-            RestoreError: a worker has another plan, or none.
-        """
+        """Check that all workers have the same plan, without errors."""
         if self._workers is None:
             return
         for index, digest in enumerate(digests := self._meet(_digest(plan))):
@@ -194,30 +171,18 @@ class Restoring:
                 )
 
     def ready(self) -> None:
-        """Wait until all workers have read and checked everything.
-
-        Raises:
-            RestoreError: a worker failed.
-        """
+        """Wait until all workers have read and checked everything."""
         self._meet(None)
 
     def done(self) -> None:
-        """Wait until all workers have assigned all values.
-
-        Raises:
-            RestoreError: a worker failed; the caller puts its values back.
-        """
+        """Wait until all workers have assigned all values."""
         self._meet(None)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
-        """Report at the next meeting that this worker failed.
-
-        Raises:
-            PassedOverError: the chief failed too, and tries another checkpoint.
-        """
+        """Report at the next meeting that this worker failed."""
         if isinstance(error, Exception) and self._workers and self._left and not self._unnamed:
             self._meet(None, error)
 
@@ -280,11 +245,7 @@ def choices_of_chief(workers: Workers) -> Iterator[Any]:
 
 
 def workers_of(variables: Iterable[Any]) -> Workers | None:
-    """The workers that hold copies of these variables; None for a single process.
-
-    Raises:
-        TfckptError: the coordination service was turned off.
-    """
+    """The workers that hold copies of these variables; None for a single process."""
     if not in_cluster():
         return None
     for variable in filter(is_variable, variables):

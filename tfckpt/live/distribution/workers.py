@@ -84,18 +84,7 @@ class Workers:
     def meet(
         self, what: str, message: Any, error_class: type[TfckptError], *, last: bool = False
     ) -> list[Any]:
-        """Send a message, and return those of all workers, in the order of the workers.
-
-        Args:
-            what: the name of the meeting, for error messages.
-            message: the message, a JSON value.
-            error_class: the class of the error if the meeting fails.
-            last: whether the process may exit next: the chief then waits until all have received
-                the verdict.
-
-        Raises:
-            TfckptError: another worker failed, died, did not join, or joined another meeting.
-        """
+        """Send a message, and return those of all workers, in the order of the workers."""
         key = self._next_key()
         with self._connection_errors(error_class):
             _put(f"{key}/{self.index}", [what, message])
@@ -145,11 +134,7 @@ class Workers:
     def wait_for_outcome(
         self, message_key: str, what: str, error_class: type[TfckptError], nbytes: int
     ) -> None:
-        """Wait for the outcome that the chief sends.
-
-        Raises:
-            TfckptError: the chief failed, died, or did not finish in time.
-        """
+        """Wait for the outcome that the chief sends."""
         seconds = PATIENCE + nbytes / _SLOWEST
         with self._connection_errors(error_class):
             answer = self._wait(f"{message_key}/outcome", 0, seconds)

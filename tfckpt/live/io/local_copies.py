@@ -35,16 +35,7 @@ _WRITTEN_ANEW = re.compile(rf"{DATA}|\.index|\.tfckpt\.json")
 
 
 def readable(prefix: str, without: Collection[str] = ()) -> str:
-    """A prefix at which TensorFlow can read a checkpoint until the process exits.
-
-    Args:
-        prefix: of the checkpoint.
-        without: keys of values that it need not read.
-
-    Raises:
-        UnsupportedCheckpointError: TensorFlow cannot read a remote prefix with these characters.
-        OSError: it cannot be fetched.
-    """
+    """A prefix at which TensorFlow can read a checkpoint until the process exits."""
     files = files_of(prefix)
     if not isinstance(files, ObjectStore):
         return without_pattern(prefix)

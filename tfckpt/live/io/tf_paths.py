@@ -25,9 +25,6 @@ _PATTERN = set("*?[\\")
 def without_pattern(prefix: str) -> str:
     """The prefix, or one with links to the same files, which exist until the process exits.
 
-    Raises:
-        UnsupportedCheckpointError: the prefix needs links and is remote.
-
     >>> without_pattern("runs/flowers/ckpt-1")
     'runs/flowers/ckpt-1'
     """

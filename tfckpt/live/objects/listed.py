@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 
 
 def check_listed(tree: Tree) -> None:
-    """Compare a tree with the lists of its layers and optimizers.
-
-    Raises:
-        CoverageError: a variable is only in a list.
-    """
+    """Compare a tree with the lists of its layers and optimizers."""
     for name, variables in _lists(tree):
         for variable in variables:
             # tf_keras counts a lookup's table as a weight.

@@ -53,11 +53,7 @@ _objects = Lock()
 
 @contextlib.contextmanager
 def live_objects() -> Iterator[None]:
-    """Keep other threads from naming, reading and assigning values.
-
-    Raises:
-        TfckptError: this thread is assigning values.
-    """
+    """Keep other threads from naming, reading and assigning values."""
     with _objects.held():
         if _objects.assigning:
             raise TfckptError(

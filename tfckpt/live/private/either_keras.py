@@ -41,11 +41,7 @@ def is_created(variable: Any) -> bool:
 
 
 def check_layer(package: str, layer: Any, names: Iterable[str]) -> None:
-    """Check on a plain layer that every layer has some attributes.
-
-    Raises:
-        NotInstalledError: one is absent.
-    """
+    """Check on a plain layer that every layer has some attributes."""
     for name in names:
         if not hasattr(layer, name):
             raise changed(package, f"'Layer' has no attribute {name!r}")

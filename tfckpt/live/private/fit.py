@@ -55,11 +55,7 @@ class Start:
         _start_at(model, epoch)
 
     def check(self, epoch: int) -> None:
-        """In the first epoch; the next ``fit`` is left to its caller.
-
-        Raises:
-            NotInstalledError: it began at an earlier epoch.
-        """
+        """In the first epoch; the next ``fit`` is left to its caller."""
         give_start_back(self._model)
         if epoch < self._epoch:
             what = f"`fit` was asked to begin at epoch {self._epoch} and began at {epoch}"

@@ -58,11 +58,7 @@ def trained_by(optimizer: Any) -> Sequence[Any]:
 
 
 def global_seed_state(*, make: bool = False) -> Any:
-    """Its variable; None if it was not used yet, or Keras has not been imported.
-
-    Raises:
-        NotInstalledError: it cannot be found.
-    """
+    """Its variable; None if it was not used yet, or Keras has not been imported."""
     if "keras" not in sys.modules:
         return None
     generator = _make_generator() if make else _found()

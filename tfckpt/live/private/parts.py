@@ -29,11 +29,7 @@ class needed:  # noqa: N801 (used as a statement)
 
 
 def required(obj: Any, name: str) -> Any:
-    """A private attribute of an object of TensorFlow's or Keras's.
-
-    Raises:
-        NotInstalledError: the installed version does not have it.
-    """
+    """A private attribute of an object of TensorFlow's or Keras's."""
     try:
         return getattr(obj, name)
     except AttributeError as error:

@@ -57,9 +57,6 @@ def read_many(handles: Sequence[Any], dtypes: Sequence[Any]) -> Sequence[Any]:
     """The values of variables of one device, of any dtypes.
 
     TensorFlow has an operation for this but no public function.
-
-    Raises:
-        Exception: of any class; single reads say what is wrong.
     """
     found: Sequence[Any] = _fast_path(
         current(), _READ_MANY, None, list(handles), "dtypes", list(dtypes)
@@ -68,11 +65,7 @@ def read_many(handles: Sequence[Any], dtypes: Sequence[Any]) -> Sequence[Any]:
 
 
 def read_alike(handles: Sequence[Any], device: str, dtype: Any) -> Sequence[Any]:
-    """The values of variables of one device and dtype.
-
-    Raises:
-        tf.errors.OpError: one of them has no value.
-    """
+    """The values of variables of one device and dtype."""
     if not _reads_alike():
         return [tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype) for handle in handles]
     count = len(handles)

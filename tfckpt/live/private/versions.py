@@ -17,11 +17,7 @@ NEWEST_TESTED = {"tensorflow": (2, 21), "keras": (3, 15), "tf_keras": (2, 21)}
 
 
 def require() -> None:
-    """Import TensorFlow and Keras.
-
-    Raises:
-        NotInstalledError: one of them is missing or too old; the hint says what to install.
-    """
+    """Import TensorFlow and Keras."""
     for package, oldest in OLDEST.items():
         try:
             module = importlib.import_module(package)

@@ -44,12 +44,6 @@ def kind_of(iterator: Any, found: Captured, *, seeded: bool, iterators: int = 1)
 
     ``saved`` if the iterator can be saved; ``counted`` if a new one gives the same batches again;
     ``replayed`` if a batch depends on all earlier ones.
-
-    Args:
-        iterator: the source of the training batches.
-        found: what the functions of its dataset capture and do.
-        seeded: whether a global seed is set; without it random operations are not repeatable.
-        iterators: how many iterators of the dataset were created for training.
     """
     # A strategy's iterator cannot be inspected.
     if not isinstance(iterator, tf.data.Iterator) or not tf_data.shows_seeds():

@@ -42,25 +42,13 @@ def take() -> dict[str, Any]:
 
 
 def put(saved: Mapping[str, Any]) -> None:
-    """Restore the state of each generator, all of them or none.
-
-    Raises:
-        ValueError: a state is not valid.
-        TypeError: a state is not valid.
-        KeyError: a state is not valid.
-    """
+    """Restore the state of each generator, all of them or none."""
     for assign in checked(saved):
         assign()
 
 
 def checked(saved: Mapping[str, Any]) -> list[Callable[[], object]]:
-    """The functions that restore each generator, after checking every state; changes nothing.
-
-    Raises:
-        ValueError: a state is not valid.
-        TypeError: a state is not valid.
-        KeyError: a state is not valid.
-    """
+    """The functions that restore each generator, after checking every state; changes nothing."""
     found: list[Callable[[], object]] = []
     if "tensorflow" in saved and global_seed() is not None:
         found.append(partial(seeds_of_operations().setstate, _python_state(saved["tensorflow"])))

@@ -48,12 +48,6 @@ _DESCRIPTORS = (property, classmethod, staticmethod, types.MemberDescriptorType)
 class Reachable:
     """What is reachable from some objects, under paths that are the same in another process.
 
-    Args:
-        roots: name → object.
-        without_values: names of roots whose own attributes do not count.
-        before: an earlier result: objects found then keep their names.
-        replaced: names that lead to another object than before; added to.
-
     Attributes:
         variables: path → variable.
         places: path → location of a plain value.

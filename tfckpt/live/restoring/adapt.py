@@ -37,11 +37,7 @@ _WORDS = {"initialize", "zeros", "mean"}
 
 
 def plan_context(policy: Policy) -> PlanContext:
-    """The vocabularies, functions and initializers that the rules of a policy can use.
-
-    Raises:
-        PolicyError: a vocabulary file cannot be read or is not valid.
-    """
+    """The vocabularies, functions and initializers that the rules of a policy can use."""
     files = dict.fromkeys(
         path
         for rule in policy.adapt
@@ -90,9 +86,6 @@ def adapted(step: Step, values: Sequence[Any], variable: Any) -> Any:
     """The value that the changes of a step make of the stored arrays of ``step.reads``.
 
     A change may use the current value of ``variable``.
-
-    Raises:
-        RestoreError: a dtype cannot hold a value, or a function or an initializer failed.
     """
     values = list(values)
     for change in step.changes:
@@ -106,14 +99,7 @@ def adapted(step: Step, values: Sequence[Any], variable: Any) -> Any:
 
 
 class _Planned:
-    """One operation on one value, or on several that are joined.
-
-    Args:
-        name: canonical name of the variable.
-        change: the change in the plan.
-        index: of the result among those of the change.
-        variable: the variable, for ``fill: initialize``.
-    """
+    """One operation on one value, or on several that are joined."""
 
     def __init__(self, name: str, change: Change, index: int, variable: Any) -> None:
         self.options = change.options[index]
@@ -163,11 +149,7 @@ class _Planned:
 
 
 def cast_value(name: str, value: Any, dtype: Any, *, lossy: bool = False) -> Any:
-    """As :func:`~tfckpt.core.dtypes.cast`; ``name`` is for the message.
-
-    Raises:
-        RestoreError: the dtype cannot hold a number.
-    """
+    """As :func:`~tfckpt.core.dtypes.cast`; ``name`` is for the message."""
     try:
         return cast(value, np.dtype(dtype), lossy=lossy)
     except LostNumberError as error:

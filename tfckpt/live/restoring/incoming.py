@@ -122,9 +122,6 @@ class Incoming:
         If not all fit: for the largest, whose memory is used again for the others in turn, and then
         for the smallest, because their number takes the time. Where the system has less memory than
         it said, fewer are kept.
-
-        Raises:
-            MemoryError: there is not even memory for the largest.
         """
         ordered = sorted(direct, key=lambda item: item.entry.nbytes)
         if bound is not None and sum(item.entry.nbytes for item in ordered) > bound:
@@ -157,11 +154,7 @@ class Incoming:
             raise MemoryError(f"{item.step.name}: {size(item.entry.nbytes)}") from error
 
     def read(self, steps: Iterable[Step], direct: Mapping[str, Direct]) -> None:
-        """Check the stored values of each checkpoint, and read those that have memory.
-
-        Raises:
-            DamagedCheckpointError: for the first value whose checksum does not match.
-        """
+        """Check the stored values of each checkpoint, and read those that have memory."""
         wanted: dict[str, list[tuple[str, Any]]] = {}
         for step in steps:
             item = direct.get(step.name)
@@ -243,9 +236,5 @@ def _batches(rest: Iterable[Direct]) -> Iterator[list[Direct]]:
 
 
 def cast_for(name: str, variable: Any, value: Any) -> Any:
-    """A value in the dtype of a variable.
-
-    Raises:
-        RestoreError: the dtype cannot hold it.
-    """
+    """A value in the dtype of a variable."""
     return cast_value(name, value, raw(variable).dtype.base_dtype.as_numpy_dtype)

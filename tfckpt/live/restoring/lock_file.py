@@ -28,11 +28,7 @@ def with_drift(plan: Plan, policies: Iterable[Policy]) -> Plan:
 
 
 def read_lock(lock: str) -> str | None:
-    """The text of a lock file; None if it does not exist.
-
-    Raises:
-        RestoreError: the file cannot be read.
-    """
+    """The text of a lock file; None if it does not exist."""
     try:
         return content(lock, files_of(lock)).decode(errors="replace")
     except FileNotFoundError:

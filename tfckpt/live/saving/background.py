@@ -81,11 +81,7 @@ class Background:
         return None if work is None or self._is_current_thread else work.exception()
 
     def finish(self) -> None:
-        """Wait for the running work, and raise its error.
-
-        Raises:
-            SaveError: called by the running work itself.
-        """
+        """Wait for the running work, and raise its error."""
         if self._is_current_thread:
             raise SaveError(
                 "a callback of a background save started another save of the same checkpoint, "

@@ -102,9 +102,6 @@ def keys_of(live: Live, objects: list[Any], graph: Any) -> dict[str, str]:
 
     ``objects`` are in TensorFlow's order, which is the order of the nodes of ``graph``, a
     ``TrackableObjectGraph``.
-
-    Raises:
-        CoverageError: a value would not be written.
     """
     by_id: dict[int, str] = {}
     for obj, node in zip(objects, graph.nodes, strict=False):  # slot variables come after
@@ -125,11 +122,7 @@ def keys_of(live: Live, objects: list[Any], graph: Any) -> dict[str, str]:
 
 
 def recorded(live: Live, keys: Mapping[str, str], bundle: Bundle) -> dict[str, Entry]:
-    """The record's entry for each value, from the index that was read back.
-
-    Raises:
-        DamagedCheckpointError: a value is missing or has another dtype or shape.
-    """
+    """The record's entry for each value, from the index that was read back."""
     entries = {}
     for name, entry in live.inventory.entries.items():
         key = keys[name]

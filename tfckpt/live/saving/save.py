@@ -98,9 +98,6 @@ def as_save_errors(prefix: str, disk_space: Callable[[], str] = str) -> Iterator
     """Turn errors of the system and of TensorFlow into a SaveError that names the prefix.
 
     ``disk_space`` returns text about the disk space, for a full disk.
-
-    Raises:
-        SaveError: the disk is full, the directory cannot be written, or the like.
     """
     try:
         prefix.encode()
@@ -130,12 +127,7 @@ def write(
     save_options: SaveOptions,
     metadata: RecordMetadata,
 ) -> None:
-    """Write a snapshot, make it durable, read it back, and commit it.
-
-    Raises:
-        SaveError: the files could not be written, do not read back as written, or hold values
-            that are NaN or infinite while ``on_nonfinite`` is ``refuse``.
-    """
+    """Write a snapshot, make it durable, read it back, and commit it."""
     live, keys = snapshot.live, snapshot.keys
 
     def disk_space() -> str:

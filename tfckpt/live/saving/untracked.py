@@ -37,12 +37,7 @@ _HINT = (
 
 
 def check_arguments(root: Any, objects: Mapping[str, Any]) -> None:
-    """Refuse arguments of a checkpoint that TensorFlow does not track.
-
-    Raises:
-        NamingError: a keyword is reserved.
-        UntrackedError: with what to write instead.
-    """
+    """Refuse arguments of a checkpoint that TensorFlow does not track."""
     if EXTRA in objects:
         raise NamingError(RESERVED)
     for name, argument in {**({} if root is None else {"root": root}), **objects}.items():
@@ -53,23 +48,13 @@ def check_arguments(root: Any, objects: Mapping[str, Any]) -> None:
 
 
 def checked(objects: Mapping[str, Any]) -> Any:
-    """A checkpoint of TensorFlow's of the same objects, if all can be saved.
-
-    Raises:
-        NamingError: a keyword is reserved.
-        UntrackedError: as :func:`check_arguments`.
-        ValueError: an object is not trackable.
-    """
+    """A checkpoint of TensorFlow's of the same objects, if all can be saved."""
     check_arguments(None, objects)
     return tf.train.Checkpoint(**objects)
 
 
 def check_attribute(name: str, value: Any) -> None:
-    """Refuse a plain number, an array, or a container of only numbers as an attribute.
-
-    Raises:
-        UntrackedError: with what to write instead.
-    """
+    """Refuse a plain number, an array, or a container of only numbers as an attribute."""
     if isinstance(value, (*_NUMBERS, *_ARRAYS)):
         raise UntrackedError(
             f"`{name}` is {_kind(value)}, which a checkpoint does not save",

@@ -53,10 +53,6 @@ def write_files(
 
     ``options`` are for TensorFlow's part. Returns the keys of weights, slots and arrays that hold
     NaN or infinity.
-
-    Raises:
-        OSError: a file could not be written.
-        tf.errors.OpError: TensorFlow could not write its part.
     """
     files, tensors = save_options.files, snapshot.tensors
     prefix, taken = staging.inner, staging.shard_counts

@@ -105,11 +105,7 @@ def _tf_keras() -> Flavor:
 
 
 def _attributes(package: str, layer: Any, names: Iterable[str]) -> frozenset[str]:
-    """The attributes of a plain layer, with TensorFlow's bookkeeping for trackables.
-
-    Raises:
-        NotInstalledError: it lacks one of ``names``.
-    """
+    """The attributes of a plain layer, with TensorFlow's bookkeeping for trackables."""
     either_keras.check_layer(package, layer, names)
     initialize(layer)
     return frozenset(vars(layer))

@@ -79,11 +79,7 @@ class LayerVocabulary(Trackable):  # type: ignore[misc]
         return tf.constant(self.numpy(), self.dtype)
 
     def assign(self, value: Any) -> None:
-        """Set the vocabulary of a layer that has none; an empty value undoes that.
-
-        Raises:
-            ValueError: the layer has another vocabulary, or rejects this one.
-        """
+        """Set the vocabulary of a layer that has none; an empty value undoes that."""
         new, now = np.asarray(value), self.numpy()
         if np.array_equal(new, now):
             return

@@ -60,11 +60,7 @@ class Adaptations:
         ]
 
     def changes(self, routes: Sequence[Route], live: Entry) -> tuple[Change, ...]:
-        """The changes to the stored values of these routes, in the order of the parts.
-
-        Raises:
-            Impossible: a rule cannot be applied.
-        """
+        """The changes to the stored values of these routes, in the order of the parts."""
         leading = routes[0].adapt
         own = [
             rule

@@ -71,14 +71,7 @@ def is_table_of_words(old: Entry, new: Entry) -> bool:
 def adapting(
     pairs: Mapping[str, str], stored: Inventory, live: Inventory, *, transposed: bool = False
 ) -> Adapting:
-    """What makes the stored values of the pairs fit the live ones; no rules if nothing does.
-
-    Args:
-        pairs: stored name → live name.
-        stored: the checkpoint.
-        live: the model.
-        transposed: whether kernels that fit either way are transposed.
-    """
+    """What makes the stored values of the pairs fit the live ones; no rules if nothing does."""
     shapes = {
         new: (stored.entries[old].shape or (), live.entries[new].shape or ())
         for old, new in pairs.items()

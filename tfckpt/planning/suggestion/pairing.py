@@ -63,16 +63,7 @@ def pair(
     suspects: Collection[str],
     branching: Collection[str],
 ) -> Pairing:
-    """Pair the layers of two inventories.
-
-    Args:
-        stored: all layers of the checkpoint, in order.
-        live: all layers of the model, in order.
-        matched: stored name → live name, of the values that the policy restores already.
-        restored: live names of these values; of a value that is divided there are several.
-        suspects: paths of live layers whose order was found to contradict their names.
-        branching: paths of those of which an order says nothing.
-    """
+    """Pair the layers of two inventories."""
     names: dict[str, str] = {}
     while True:
         taken = {*restored, *names.values()}

@@ -32,12 +32,6 @@ def rename_rules(
 ) -> list[Rule] | None:
     r"""The rules, as (checkpoint, model); None if there are none, or finding them takes too long.
 
-    Args:
-        pairs: stored name → live name, of all values that are to be restored.
-        stored: all stored names; one that is not in ``pairs`` must not be moved to a live name.
-        live: all live names.
-        done: stored names that other rules map already.
-
     >>> names = {f"model/net/a/{n}": f"model/b/{n}" for n in ("kernel", "bias")}
     >>> rename_rules(names, names, names.values())
     [('model/net/a/**', 'model/b/**')]

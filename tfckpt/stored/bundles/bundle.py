@@ -92,11 +92,6 @@ class Bundle:
         """Open the checkpoint of a prefix and check its index.
 
         ``whole`` refuses a value beyond the end of its data file at once instead of on reading.
-
-        Raises:
-            CheckpointNotFoundError: there is none; the hint says what to use instead.
-            DamagedCheckpointError: the index is damaged, or a data file is too short.
-            UnsupportedCheckpointError: another format, or a newer version of this one.
         """
         data = _index_bytes(prefix, files)
         index = read_index(data, index_path(prefix))
@@ -158,11 +153,6 @@ class Bundle:
 
         ``bfloat16`` and smaller floats have the dtypes of ``ml_dtypes``; strings are an object
         array of bytes.
-
-        Raises:
-            KeyError: the index has no such key.
-            DamagedCheckpointError: the data file is missing, too short or altered.
-            UnsupportedCheckpointError: the dtype is ``resource`` or ``variant``.
         """
         entry = self.entries[key]
         if entry.dtype in OPAQUE:
@@ -179,13 +169,7 @@ class Bundle:
         return whole
 
     def read_string(self, key: str) -> bytes:
-        """The bytes of a scalar string value, with their checksum checked.
-
-        Raises:
-            KeyError: the index has no such key.
-            DamagedCheckpointError: the data file is missing, too short or altered, or the value is
-                not a scalar string.
-        """
+        """The bytes of a scalar string value, with their checksum checked."""
         entry = self.entries[key]
         if entry.dtype != "string" or entry.shape != ():
             raise DamagedCheckpointError("is not a scalar string", path=self.prefix, name=key)
@@ -195,11 +179,7 @@ class Bundle:
         return element
 
     def read_raw(self, key: str) -> bytes:
-        """The stored bytes of a value, unchecked, for copying a ``variant``.
-
-        Raises:
-            DamagedCheckpointError: the data file is missing or too short.
-        """
+        """The stored bytes of a value, unchecked, for copying a ``variant``."""
         entry = self.entries[key]
         handle, path = self._handle(key, entry)
         with reading(path):
@@ -209,24 +189,11 @@ class Bundle:
         return data
 
     def verify(self, keys: Iterable[str] | None = None) -> None:
-        """Check the checksums of these values, or of all, in little memory.
-
-        Raises:
-            DamagedCheckpointError: for the first value that is missing, truncated or altered.
-        """
+        """Check the checksums of these values, or of all, in little memory."""
         self.fetch((key, None) for key in (self.entries if keys is None else keys))
 
     def fetch(self, wanted: Iterable[tuple[str, np.ndarray | None]]) -> None:
-        """Read values into arrays in parallel, with their checksums checked.
-
-        Args:
-            wanted: keys, each with a flat byte array to fill; with None the value is only checked,
-                the one option for strings and sliced values.
-
-        Raises:
-            DamagedCheckpointError: for the first value that is missing, truncated or altered; the
-                content of the arrays is then undefined.
-        """
+        """Read values into arrays in parallel, with their checksums checked."""
         requests: list[Request] = []
         absent = None
         try:

@@ -61,13 +61,7 @@ class Index:
 
 
 def read_index(data: bytes, path: str) -> Index:
-    """Read and check the content of an ``.index`` file.
-
-    Raises:
-        DamagedCheckpointError: with the path and, if known, the key.
-        UnsupportedCheckpointError: an unknown version of the format, big-endian numbers, or slices
-            along several axes.
-    """
+    """Read and check the content of an ``.index`` file."""
     table = read_table(data, path)
     name, value = next(table, (None, b""))
     if name != b"":
@@ -285,12 +279,7 @@ def _gather(
 
 
 def check_tiles(slices: Sequence[tuple[Extent, ...]], shape: Shape, path: str, name: str) -> None:
-    """Check that the slices cover a value of that shape along one axis, each element once.
-
-    Raises:
-        WireError: they do not.
-        UnsupportedCheckpointError: they divide it along several axes.
-    """
+    """Check that the slices cover a value of that shape along one axis, each element once."""
     if not all(len(extents) == len(shape) for extents in slices):
         raise WireError(f"a slice does not have the {len(shape)} axes of its value")
     boxes = [resolve(extents, shape) for extents in slices]

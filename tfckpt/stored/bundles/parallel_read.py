@@ -73,11 +73,7 @@ class _Task(NamedTuple):
 
 
 def transfer(requests: Sequence[Request]) -> None:
-    """Read and check values.
-
-    Raises:
-        DamagedCheckpointError: for the first value, in this order, that is truncated or altered.
-    """
+    """Read and check values."""
     total = sum(request.entry.nbytes for request in requests)
     _Transfer(requests).run(min(MAX_THREADS, cores(), 1 + total // ALONE))
 
@@ -259,11 +255,7 @@ class Parallel:
             raise _StoppedError
 
     def run(self, tasks: Sequence[Callable[[], None]]) -> None:
-        """Run all tasks, the first in this thread, and return when all have ended.
-
-        Raises:
-            BaseException: the first failure; an interrupt takes precedence.
-        """
+        """Run all tasks, the first in this thread, and return when all have ended."""
         self._attempt(partial(self._begin, tasks))
         for ended in self._others:
             while not ended.is_set():

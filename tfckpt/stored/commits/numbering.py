@@ -46,18 +46,7 @@ class Ticket:
     def take(
         cls, file_prefix: str, last: int, counter: int, files: Files, chosen: int | None = None
     ) -> Ticket:
-        """Reserve a number in this process.
-
-        Args:
-            file_prefix: ``<directory>/<checkpoint_name>``.
-            last: the highest number of a checkpoint, and of one that may still be written.
-            counter: the save counter, which a chosen number advances by one.
-            files: the file system.
-            chosen: the number that the save uses instead of the next one.
-
-        Raises:
-            SaveError: the chosen number is below an existing one.
-        """
+        """Reserve a number in this process."""
         directory, name = os.path.split(file_prefix)
         real_directory = directory if "://" in directory else os.path.realpath(directory)
         with _lock:

@@ -150,10 +150,6 @@ def parse(data: bytes, path: str, prefix: str, *, head: bool = False) -> CommitR
     """The record in the content of its file; ``head`` leaves out the values, which are most of it.
 
     ``path`` is for messages; ``prefix`` becomes the ``source`` of the inventory.
-
-    Raises:
-        DamagedCheckpointError: altered or truncated.
-        UnsupportedCheckpointError: written by a newer tfckpt, or before version 0.1.0.
     """
     return _RecordReader(path).record(data, prefix, head=head)
 
@@ -163,11 +159,7 @@ def _json(value: Any) -> str:
 
 
 def integer(digits: str) -> int:
-    """An integer of at most ``MAX_DIGITS`` digits.
-
-    Raises:
-        ValueError: it has more.
-    """
+    """An integer of at most ``MAX_DIGITS`` digits."""
     # Python before 3.10.7 converts a million digits, in time that grows with their square.
     if len(digits) > MAX_DIGITS:
         raise ValueError(f"a number of {len(digits)} digits")

@@ -41,11 +41,7 @@ def path_of(prefix: str) -> str:
 
 
 def index_digest(prefix: str, files: Files = LOCAL) -> str:
-    """SHA-256 of the index file, in hexadecimal.
-
-    Raises:
-        DamagedCheckpointError: the file is missing or unreadable.
-    """
+    """SHA-256 of the index file, in hexadecimal."""
     path = f"{prefix}.index"
     with reading(path):
         try:
@@ -66,10 +62,6 @@ def read(prefix: str, files: Files = LOCAL, digest: str | None = None) -> Commit
 
     ``digest`` is that of the index, read from disk if None. The inventory's ``source`` is this
     prefix, wherever the checkpoint was written.
-
-    Raises:
-        DamagedCheckpointError: altered, truncated, or for another index.
-        UnsupportedCheckpointError: written by a newer tfckpt.
     """
     path = path_of(prefix)
     record = _read(path, prefix, files)

@@ -62,10 +62,6 @@ def claim(directory: str, checkpoint_name: str | None, files: Files) -> int:
     Without a lock, only the numbered checkpoints of that name can be recovered. Returns the highest
     number recovered in an object store, otherwise 0. The writer there may still be alive, or its
     requests arrive late, so that number must not be used again.
-
-    Raises:
-        InUseError: another process holds the lock.
-        OSError: the directory cannot be created or written.
     """
     files.makedirs(directory or ".")
     if isinstance(files, LocalFiles):  # other file systems have no locks
@@ -126,11 +122,6 @@ def move_away(prefix: str, name: str, files: Files) -> str:
     """Move the files of a checkpoint into a new directory, and return its path.
 
     It counts as moved from the first change on, and recovery completes what is interrupted.
-
-    Args:
-        prefix: of the checkpoint.
-        name: of the new directory, in the directory :data:`QUARANTINE` beside the checkpoint.
-        files: the file system.
     """
     digest = ""
     with contextlib.suppress(CheckpointError):
@@ -291,11 +282,7 @@ def remove_strays(prefix: str, files: Files, of: Collection[str] | None = None) 
 
 
 def used_shards(prefix: str, files: Files) -> int | None:
-    """The number of data files in the index in place; None without an index.
-
-    Raises:
-        CheckpointError: the index cannot be read.
-    """
+    """The number of data files in the index in place; None without an index."""
     try:
         with Bundle.open(prefix, files, whole=False) as bundle:
             return bundle.index.header.num_shards

@@ -47,11 +47,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def staged(prefix: str, files: Files) -> Iterator[Staging]:
-    """A staging directory for a checkpoint; on failure nothing is left of it.
-
-    Raises:
-        OSError: the directory cannot be created or written.
-    """
+    """A staging directory for a checkpoint; on failure nothing is left of it."""
     parent, name = os.path.split(prefix)
     files.makedirs(parent or ".")
     names = recover(prefix, files)
@@ -104,11 +100,7 @@ class Staging:
         self._replaced = False
 
     def files(self) -> tuple[str, ...]:
-        """The staged files except index and record: data files, and what registered savers wrote.
-
-        Raises:
-            SaveError: a registered saver wrote a file that does not belong to the checkpoint.
-        """
+        """The staged files but index and record: data files, and what registered savers wrote."""
         others = {index_path(self._name), record_file.path_of(self._name), f"{self._name}_temp"}
         found = {*self._files.listdir(self._directory)} - others
         if not self._files.renames:

@@ -55,22 +55,7 @@ def write_checkpoint(
     *,
     replace: bool = True,
 ) -> CommitRecord:
-    """Stage a checkpoint, read its index back, and commit it.
-
-    Args:
-        prefix: of the checkpoint.
-        write: writes data files and index under a prefix of the staging directory.
-        describe: makes the record from the written bundle, what ``write`` returned, and the names
-            of the data files.
-        files: the file system.
-        replace: whether an existing checkpoint of this name is replaced; else it is an error, as it
-            always is in an object store.
-
-    Raises:
-        SaveError: a file exists already, or partial files could not be removed.
-        CheckpointError: the files do not read back as written.
-        OSError: a file cannot be written; partial files were removed.
-    """
+    """Stage a checkpoint, read its index back, and commit it."""
     replace = replace and files.renames
     if not replace:
         claim_name(prefix, files)
@@ -96,9 +81,6 @@ def write_values(
     """Write values in this order and commit them as a new checkpoint.
 
     ``shard_bytes`` is the size limit of a data file; None for a single file.
-
-    Raises:
-        SaveError: a file exists already, or a file cannot be written; partial files are removed.
     """
     shards = spread([value.nbytes for value in values], shard_bytes)
 
@@ -117,11 +99,7 @@ def write_values(
 
 
 def claim_name(prefix: str, files: Files) -> None:
-    """Recover what an interrupted writer left of a checkpoint, and check that it is none.
-
-    Raises:
-        SaveError: a file of it exists.
-    """
+    """Recover what an interrupted writer left of a checkpoint, and check that it is none."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         recover(prefix, files)
     _refuse_taken(prefix, files)

@@ -69,10 +69,6 @@ class WriterLock:
         Returns:
             Whether this call took the lock, so that leftovers of others may be recovered;
             False where this process held it already.
-
-        Raises:
-            InUseError: another process holds it.
-            SaveError: the directory is missing or not writable, or the lock is a special file.
         """
         with _mutex:
             if self._unlockable:

@@ -50,18 +50,10 @@ class Values(Protocol):
         """SHA-256 that identifies the checkpoint, in hexadecimal."""
 
     def read(self, key: str) -> np.ndarray:
-        """The value of a key, after a check of its checksum if the format has one.
-
-        Raises:
-            DamagedCheckpointError: the value is missing or damaged.
-        """
+        """The value of a key, after a check of its checksum if the format has one."""
 
     def verify(self, keys: Iterable[str]) -> None:
-        """Check the stored bytes of these values.
-
-        Raises:
-            DamagedCheckpointError: for the first value that is missing or damaged.
-        """
+        """Check the stored bytes of these values."""
 
     def close(self) -> None: ...
 

@@ -63,9 +63,6 @@ def write_npz(
     """Write an uncompressed ZIP archive of one ``.npy`` per value, as ``numpy.savez`` does.
 
     ``read`` returns an entry's value; ``path`` is that of the source, for messages.
-
-    Raises:
-        UnsupportedCheckpointError: the format cannot hold a value or a name.
     """
     import numpy as np
 

@@ -50,11 +50,7 @@ def open_safetensors(
     bases: Collection[str] = (),
     files: Files = LOCAL,
 ) -> StoredCheckpoint:
-    """Open a safetensors file.
-
-    Raises:
-        DamagedCheckpointError: the header is not valid, or the file is truncated.
-    """
+    """Open a safetensors file."""
     with reading(path):
         handle = files.open_read(path)
         try:

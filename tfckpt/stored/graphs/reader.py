@@ -74,13 +74,7 @@ _TRAINABLE = "_trainable_variables"
 
 
 class GraphReader:
-    """One object graph, turned into nodes.
-
-    Args:
-        graph: the stored graph.
-        bases: automatic layer names beyond Keras's own, ``my_block``.
-        metadata: edges from the root to an object → its name and configuration from Keras.
-    """
+    """One object graph, turned into nodes."""
 
     def __init__(
         self,
@@ -105,12 +99,7 @@ class GraphReader:
         self.live_roots: dict[str, Root] = {}  # by keyword, after `roots` was called
 
     def roots(self, live: Mapping[str, Root] | None = None) -> tuple[dict[str, Node], set[str]]:
-        """First component → node, and which of them are Keras models.
-
-        Args:
-            live: the live objects by keyword (``""`` for the root object); without them, the only
-                object that is certainly a model is ``model``.
-        """
+        """First component → node, and which of them are Keras models."""
         children = dict(self.edges[0])
         children.pop(_TFCKPT, None)
         components = find_model.components(self, children, live)

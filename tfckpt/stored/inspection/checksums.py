@@ -31,11 +31,7 @@ def checksums(
     entries: Iterable[Entry],
     advance: Callable[[int, int], None] = lambda done, of: None,
 ) -> dict[str, int]:
-    """Name → checksum of each tensor; ``advance`` receives bytes read and to be read in total.
-
-    Raises:
-        DamagedCheckpointError: a value that must be read is not complete.
-    """
+    """Name → checksum of each tensor; ``advance`` receives bytes read and to be read in total."""
     stored_crcs = {entry: _known(stored, entry) for entry in entries if entry.shape is not None}
     done, total = 0, sum(entry.nbytes for entry, crc in stored_crcs.items() if crc is None)
     result = {}

@@ -89,11 +89,7 @@ class ListedCheckpoint:
 
 
 def listing(directory: str, files: Files = LOCAL) -> list[ListedCheckpoint]:
-    """The checkpoints of a directory, newest first, then those without a number.
-
-    Raises:
-        CheckpointError: the directory cannot be read.
-    """
+    """The checkpoints of a directory, newest first, then those without a number."""
     names = _names(directory, files)
     numbered = candidates(directory, None, files)
     result = [

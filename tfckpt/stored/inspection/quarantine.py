@@ -23,12 +23,7 @@ if TYPE_CHECKING:
 
 
 def quarantine(path: str, files: Files) -> str:
-    """Move the files of a checkpoint into a new directory, and return its path.
-
-    Raises:
-        InUseError: another process saves into the directory.
-        OSError: the directory cannot be written.
-    """
+    """Move the files of a checkpoint into a new directory, and return its path."""
     if not files.exists(index_path(path)):
         path = path.rstrip("/")  # a directory; the name of an index may be empty after the last /
     parent, name = os.path.split(path)

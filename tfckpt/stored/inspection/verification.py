@@ -87,11 +87,7 @@ class Verdict:
 def verify(
     path: str, files: Files = LOCAL, advance: Callable[[int, int], None] = lambda done, of: None
 ) -> Verdict:
-    """Check a whole checkpoint; ``advance`` receives the bytes checked and in total.
-
-    Raises:
-        CheckpointNotFoundError: there is no checkpoint with this name.
-    """
+    """Check a whole checkpoint; ``advance`` receives the bytes checked and in total."""
     try:
         with open_checkpoint(path, files=files) as stored:
             names = {entry.key: entry.name for entry in stored.inventory.entries.values()}

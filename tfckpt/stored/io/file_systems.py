@@ -25,17 +25,7 @@ _COME_WITH_IT = ("file", "gs", "ram")  # further ones are registered by packages
 def choose_files(
     path: str, of_tensorflow: Callable[[str], Files | None], *, durable: bool = True
 ) -> Files:
-    """The file system of a local path or ``scheme://…``.
-
-    Args:
-        path: of a file or directory.
-        of_tensorflow: TensorFlow's file system for a scheme, None if it has none; called where it
-            may have one, so that a command imports TensorFlow only then.
-        durable: whether local files must survive a power failure.
-
-    Raises:
-        NotInstalledError: the package for the scheme is missing.
-    """
+    """The file system of a local path or ``scheme://…``."""
     scheme, separator, _ = path.partition("://")
     if not separator:
         return LOCAL if durable else SCRATCH

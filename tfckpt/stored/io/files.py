@@ -124,11 +124,7 @@ class Files(Protocol):
 
 
 def content(path: str, files: Files, most: int | None = None) -> bytes:
-    """The content of a small file.
-
-    Raises:
-        DamagedCheckpointError: it is longer than ``most`` bytes.
-    """
+    """The content of a small file."""
     with contextlib.closing(files.open_read(path)) as handle:
         if most is not None and handle.size > most:
             message = f"is {handle.size} bytes long, which is too long for this kind of file"
@@ -280,12 +276,7 @@ class LocalOutput:
 
 
 class LocalFiles:
-    """The local file system.
-
-    Args:
-        durable: whether writes survive a power loss. Without it nothing waits for the disk; what a
-            killed process has written is still kept.
-    """
+    """The local file system."""
 
     def __init__(self, *, durable: bool = True) -> None:
         self._durable = durable

@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 def new_file(path: str, files: Files = LOCAL, *, replaces: bool = False) -> Iterator[Output]:
     """A file to write to, which gets its name at the end of the block.
 
-    Raises:
-        SaveError: the name exists and ``replaces`` is False, or the file cannot be written.
-
     >>> import tempfile
     >>> from pathlib import Path
     >>> path = f"{tempfile.mkdtemp()}/page.html"
@@ -50,11 +47,7 @@ def new_file(path: str, files: Files = LOCAL, *, replaces: bool = False) -> Iter
 
 @contextlib.contextmanager
 def new_file_by_name(path: str, suffix: str, *, replaces: bool = False) -> Iterator[str]:
-    """Like :func:`new_file`, for writers that need a path with a given suffix.
-
-    Raises:
-        SaveError: the name exists and ``replaces`` is False, or the file cannot be written.
-    """
+    """Like :func:`new_file`, for writers that need a path with a given suffix."""
     with (
         _published(path, LOCAL, replaces=replaces) as unfinished,
         temporary(_unfinished(path)) as directory,

@@ -45,11 +45,7 @@ _CODES: dict[type[OSError], int] = {
 
 @cache
 def object_store(scheme: str) -> Files:
-    """The store of a scheme, ``s3`` for one; nothing is asked of it yet.
-
-    Raises:
-        NotInstalledError: the package for it is missing.
-    """
+    """The store of a scheme, ``s3`` for one; nothing is asked of it yet."""
     path = f"{scheme}://…"
     hint = "pip install 'tfckpt[remote]' installs what s3://, gs://, az:// and abfs:// need"
     try:

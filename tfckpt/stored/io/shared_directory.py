@@ -63,11 +63,7 @@ def _locked(descriptor: int, *, shared: bool) -> bool:
 
 
 def lock(descriptor: int, *, shared: bool = False) -> None:
-    """Lock an open file or directory without waiting.
-
-    Raises:
-        OSError: another process has locked it, or the system or the file system has no locks.
-    """
+    """Lock an open file or directory without waiting."""
     try:
         import fcntl
     except ImportError:  # Windows

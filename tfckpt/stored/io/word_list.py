@@ -15,9 +15,6 @@ MAX_BYTES = 1 << 30
 def read_words(path: str, files: Files = LOCAL) -> tuple[str, ...]:
     r"""The words of a UTF-8 file in order.
 
-    Raises:
-        PolicyError: with the first invalid line, or the reason why the file cannot be read.
-
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp(), "words.txt")
     >>> _ = path.write_text("the\nof\n")

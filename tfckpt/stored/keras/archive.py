@@ -38,16 +38,7 @@ _ENCRYPTED = 1
 
 
 class Archive:
-    """An open archive.
-
-    Args:
-        handle: the file.
-        path: its name in errors.
-
-    Raises:
-        DamagedCheckpointError: the archive or a member is truncated or contradicts itself.
-        UnsupportedCheckpointError: a member is encrypted, or compressed as Keras never does.
-    """
+    """An open archive."""
 
     def __init__(self, handle: Handle, path: str) -> None:
         self._handle = handle

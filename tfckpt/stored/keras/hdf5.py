@@ -136,12 +136,7 @@ class FilePart(io.RawIOBase):
 
 
 class Hdf5:
-    """An open file whose whole tree has been checked; ``path`` is its name in errors.
-
-    Raises:
-        DamagedCheckpointError: the file is truncated or contradicts itself.
-        UnsupportedCheckpointError: it contains what Keras never writes, or h5py is missing.
-    """
+    """An open file whose whole tree has been checked; ``path`` is its name in errors."""
 
     def __init__(self, stream: io.RawIOBase, path: str) -> None:
         try:
@@ -168,11 +163,7 @@ class Hdf5:
             raise
 
     def read(self, path: str) -> np.ndarray:
-        """The array at a path.
-
-        Raises:
-            DamagedCheckpointError: it cannot be read.
-        """
+        """The array at a path."""
         import numpy as np
 
         with self._translated_errors(path):

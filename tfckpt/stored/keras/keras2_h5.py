@@ -44,12 +44,7 @@ def is_legacy(root: H5Group) -> bool:
 
 
 def read(file: Hdf5, path: str, bases: Collection[str]) -> Inventory:
-    """The inventory of such a file.
-
-    Raises:
-        DamagedCheckpointError: a listed layer or value is missing.
-        UnsupportedCheckpointError: written by Keras 1, or with the Theano or CNTK backend.
-    """
+    """The inventory of such a file."""
     return _H5Reader(file, path, bases).read()
 
 

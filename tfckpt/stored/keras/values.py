@@ -19,15 +19,7 @@ if TYPE_CHECKING:
 
 
 class KerasValues:
-    """The values of open HDF5 files.
-
-    Args:
-        path: of the checkpoint, for errors.
-        owners: key → its file.
-        handles: all files of the checkpoint, in a fixed order.
-        closing: closes these and everything else that was opened.
-        checks: functions that check a whole file's checksum, if the format has one.
-    """
+    """The values of open HDF5 files."""
 
     missing_files = ()  # opening fails if a shard is missing
 
@@ -52,11 +44,7 @@ class KerasValues:
             return digest_of(self._handles)
 
     def read(self, key: str) -> np.ndarray:
-        """The value of a key.
-
-        Raises:
-            DamagedCheckpointError: the value is missing or damaged.
-        """
+        """The value of a key."""
         self._checked()
         if (owner := self._owners.get(key)) is None:
             raise DamagedCheckpointError(

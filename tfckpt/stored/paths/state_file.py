@@ -62,11 +62,7 @@ class CheckpointState:
 
 
 def read_state(path: str, files: Files = LOCAL) -> CheckpointState | None:
-    """The content of a state file; None where it does not exist.
-
-    Raises:
-        DamagedCheckpointError: with the line.
-    """
+    """The content of a state file; None where it does not exist."""
     with reading(path):
         try:
             return parse_state(content(path, files, MAX_BYTES), path)

@@ -83,12 +83,7 @@ def shards_of(prefix: str, files: Files) -> list[str]:
 
 
 def saver_v1_files(prefix: str, files: Files) -> list[str]:
-    """All files of a TF1 checkpoint (version 1), in order.
-
-    Raises:
-        CheckpointNotFoundError: the path names one of several files.
-        DamagedCheckpointError: a file is missing.
-    """
+    """All files of a TF1 checkpoint (version 1), in order."""
     directory, name = os.path.split(prefix)
     sharded = _SHARD.fullmatch(name)
     if sharded and sharded["number"].isdigit() and int(sharded["total"]) > 1:

@@ -57,14 +57,7 @@ def name_keys(
     roots: Mapping[str, Root] | None = None,
     bases: Collection[str] = (),
 ) -> Inventory:
-    """The inventory of a file whose values have keys and no graph.
-
-    Args:
-        source: the file, for messages.
-        values: key → metadata of the value.
-        roots: the live objects by keyword. If none is a model, a variable's key is its name.
-        bases: automatic layer names of the user's own classes.
-    """
+    """The inventory of a file whose values have keys and no graph."""
     keys = _names(values)
     live_roots = list((roots or {}).values())
     kinds = Counter(root.kind for root in live_roots)

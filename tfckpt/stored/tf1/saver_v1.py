@@ -88,10 +88,6 @@ class SaverV1:
 
     Attributes:
         entries: key → dtype, shape and size.
-
-    Raises:
-        DamagedCheckpointError: a file is damaged.
-        UnsupportedCheckpointError: written for a newer TensorFlow.
     """
 
     missing_files: tuple[str, ...] = ()
@@ -114,13 +110,7 @@ class SaverV1:
         return digest_of(self._handles)
 
     def read(self, key: str) -> np.ndarray:
-        """The value of a key; strings are an object array of bytes.
-
-        Raises:
-            KeyError: there is no such key.
-            DamagedCheckpointError: the value is missing or damaged.
-            UnsupportedCheckpointError: a dtype that the format does not have.
-        """
+        """The value of a key; strings are an object array of bytes."""
         import numpy as np
 
         entry = self.entries[key]
@@ -140,11 +130,7 @@ class SaverV1:
         return whole
 
     def verify(self, keys: Iterable[str]) -> None:
-        """Read these values, which checks their blocks.
-
-        Raises:
-            DamagedCheckpointError: for the first value that is missing or damaged.
-        """
+        """Read these values, which checks their blocks."""
         for key in keys:
             if key not in self.entries:
                 message = "the checkpoint does not list this value"
@@ -194,18 +180,7 @@ def open_saver_v1(
     bases: Collection[str] = (),
     files: Files = LOCAL,
 ) -> StoredCheckpoint:
-    """Open a checkpoint in format version 1 and name its values.
-
-    Args:
-        prefix: path of the only file, or of all files without their numbers.
-        roots: see :func:`tfckpt.stored.open.open_checkpoint`.
-        bases: likewise.
-        files: the file system.
-
-    Raises:
-        DamagedCheckpointError: a file is missing or damaged.
-        UnsupportedCheckpointError: written for a newer TensorFlow.
-    """
+    """Open a checkpoint in format version 1 and name its values."""
     values = SaverV1(saver_v1_files(prefix, files), files)
     try:
         inventory = name_keys(prefix, values.entries, roots, bases)
@@ -296,9 +271,6 @@ FIELDS: Mapping[str, int] = MappingProxyType(
 
 def array_of(data: bytes, dtype: str, shape: Shape) -> np.ndarray:
     """The array in a TensorProto, whose own dtype and shape the writer leaves out.
-
-    Raises:
-        WireError: the number of elements does not match the shape.
 
     >>> array_of(bytes([0x3A, 2, 3, 4]), "uint8", (2,)).tolist()
     [3, 4]

@@ -48,16 +48,8 @@ def collect(
 ) -> dict[str, Any]:
     """The state of each callback that has one, as JSON values.
 
-    Args:
-        callbacks: all of a training, in order.
-        named: attributes to save as well, by the name of the callback's class.
-
     Returns:
         State by class name, with a number from the second callback of a class on.
-
-    Raises:
-        TfckptError: a class or attribute in ``named`` does not exist, or ``get_state`` returns
-            something that is not JSON.
 
     >>> class Counter:
     ...     calls = 3
@@ -92,17 +84,8 @@ def restore(
 ) -> list[str]:
     """Restore collected states, each completely or not at all; returns messages about the others.
 
-    Args:
-        callbacks: all of this training, in order.
-        saved: from :func:`collect`; only attributes that it would save are set.
-        arrays: from :func:`arrays`.
-        named: as for :func:`collect`.
-
     Returns:
         Messages about state that could not be restored, including those of :func:`inexact`.
-
-    Raises:
-        TfckptError: a class or attribute in ``named`` does not exist.
     """
     described = _described(callbacks, named or {})
     by_key = {one.key: one for one in described}
@@ -134,9 +117,6 @@ def inexact(
     callbacks: Iterable[Any], named: Mapping[str, Sequence[str]] | None = None
 ) -> list[str]:
     """Messages about callbacks that would not continue exactly after an interruption.
-
-    Raises:
-        TfckptError: a class or attribute in ``named`` does not exist.
 
     >>> class Silent:
     ...     def __init__(self): self.calls = 0

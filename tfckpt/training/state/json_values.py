@@ -46,10 +46,6 @@ class NoJSONError(ValueError):
 def encode(value: Any, depth: int = 0) -> Any:
     """A value as JSON.
 
-    Raises:
-        NoJSONError: it has something other than numbers, strings, lists, tuples, dicts and small
-            arrays.
-
     >>> encode({"best": float("inf"), "wait": 2})
     {'best': {'$float': 'inf'}, 'wait': 2}
     >>> encode([np.float32(0.25)])
@@ -74,9 +70,6 @@ def encode(value: Any, depth: int = 0) -> Any:
 
 def decode(value: Any, depth: int = 0) -> Any:
     """The value that was encoded.
-
-    Raises:
-        OverflowError, TypeError, ValueError: ``encode`` does not return such a value.
 
     >>> decode({"best": {"$float": "inf"}, "wait": 2})
     {'best': inf, 'wait': 2}

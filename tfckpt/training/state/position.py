@@ -104,11 +104,7 @@ class Position:
 
 
 def position_in(training: Mapping[str, Any], path: str) -> Position | None:
-    """The position in a record; None if no ``fit`` has written it.
-
-    Raises:
-        DamagedCheckpointError: it is not a valid position.
-    """
+    """The position in a record; None if no ``fit`` has written it."""
     if KEY not in training:
         return None
     fields = training[KEY]

@@ -71,11 +71,7 @@ def in_mid_epoch(differs: str) -> RestoreError:
 
 
 def other_data(position: Position, element: str, content: str) -> str:
-    """The warning if the dataset has other values, which is allowed after a complete epoch.
-
-    Raises:
-        RestoreError: the batches have other dtypes or shapes, or the saved epoch is not complete.
-    """
+    """The warning if the dataset has other values, which is allowed after a complete epoch."""
     if element != position.element:
         raise of_the_data(f"a batch was {position.element} and is now {element}")
     if not (position.content and content) or content == position.content:

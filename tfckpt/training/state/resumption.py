@@ -95,11 +95,7 @@ class Resumption:
         self._generators()
 
     def place(self, iterator: Any, mark: Any) -> None:
-        """Restore the state of an iterator; ``mark`` is its own state before the first batch.
-
-        Raises:
-            RestoreError: no state was saved, or it is of another dataset.
-        """
+        """Restore the state of an iterator; ``mark`` is its own state before the first batch."""
         if self._iterator is None:
             raise refusals.of_the_data(f"{self.prefix}: the checkpoint has no iterator")
         try:
@@ -181,11 +177,7 @@ class Resumption:
             yield prepared, workers
 
     def _generators(self) -> Sequence[Callable[[], object]]:
-        """Functions that restore each random generator.
-
-        Raises:
-            DamagedCheckpointError: a state is not valid.
-        """
+        """Functions that restore each random generator."""
         if self.position is None or "seeds" not in self.parts:
             return ()
         saved = dict(self.position.generators)

@@ -113,11 +113,7 @@ def looks_like_table(tail: bytes) -> bool:
 
 
 def read_table(data: bytes, path: str) -> Iterator[tuple[bytes, bytes]]:
-    """Keys and values of a table file, keys strictly ascending; ``path`` is for messages.
-
-    Raises:
-        DamagedCheckpointError: at the first fault.
-    """
+    """Keys and values of a table file, keys strictly ascending; ``path`` is for messages."""
     try:
         yield from _entries(data)
     except (WireError, struct.error) as error:

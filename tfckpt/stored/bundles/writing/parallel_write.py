@@ -94,17 +94,7 @@ def write_in_parallel(
     target: Target,
     chunk_sizes: ChunkSizes = FOREGROUND,
 ) -> Written:
-    """Write data files; on return they are on disk.
-
-    Args:
-        values: in the order of their keys; emptied.
-        read: yields the pieces of a value, in the order of its bytes.
-        target: the files to write.
-        chunk_sizes: bytes processed at once.
-
-    Raises:
-        OSError: a file cannot be written.
-    """
+    """Write data files; on return they are on disk."""
     parts = _divided(values, len(target.shards))
     values.clear()
     parallel = Parallel()

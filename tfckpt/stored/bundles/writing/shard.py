@@ -52,13 +52,6 @@ BACKGROUND = ChunkSizes(1 << 22, 1 << 25)
 class Shard:
     """One data file.
 
-    Args:
-        path: of a file that does not exist yet.
-        number: of the data file in the checkpoint.
-        files: the file system.
-        chunk_sizes: bytes processed at once.
-        go_on: called before every write; raises to stop.
-
     Attributes:
         coded: encoded key and index entry of each value written so far.
         nonfinite: keys of checked values that are not finite.
@@ -102,16 +95,7 @@ class Shard:
         *,
         look: bool = False,
     ) -> None:
-        """Write a value that is available in pieces.
-
-        Args:
-            key: in the checkpoint.
-            dtype: TensorFlow's name of the dtype.
-            shape: of the whole value.
-            nbytes: of the whole value; ignored for a string value, which must be one piece.
-            pieces: arrays, released one by one.
-            look: whether to check that the value is finite.
-        """
+        """Write a value that is available in pieces."""
         start = self._size
         if dtype == "string":
             (array,) = pieces

@@ -59,12 +59,6 @@ def read_coded(prefix: str, files: Files = LOCAL) -> tuple[int, list[tuple[bytes
 class BundleWriter:
     """Writes the files of a checkpoint, one value at a time; a context manager.
 
-    Args:
-        prefix: the path without ``.index``; no file of it may exist.
-        num_shards: the number of data files.
-        files: the file system.
-        data: prefix of the data files, where different.
-
     >>> import numpy as np, tempfile
     >>> from tfckpt.stored.bundles.bundle import Bundle
     >>> with tempfile.TemporaryDirectory() as directory:
