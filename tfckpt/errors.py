@@ -80,7 +80,7 @@ class NamingError(TfckptError, ValueError):
 
 
 class UntrackedError(TfckptError, ValueError):
-    """An argument of a checkpoint, e.g. a plain number or a function, cannot be saved."""
+    """An object, e.g. a plain number, a function or a DTensor variable, cannot be saved."""
 
 
 class CheckpointError(TfckptError):

@@ -17,7 +17,7 @@ from tfckpt.core import names
 from tfckpt.core.inventory import Dataset, Entry, Inventory, Role, Root
 from tfckpt.core.names import Names, Node, NodeKind
 from tfckpt.core.optimizer_names import promote_optimizer
-from tfckpt.errors import NamingError
+from tfckpt.errors import NamingError, UntrackedError
 from tfckpt.live.objects import optimizers, variable_order
 from tfckpt.live.objects.datasets import dataset_of
 from tfckpt.live.objects.listed import check_listed
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 SOURCE = "the live objects"
+# experimental: it may go
+_DVARIABLE: Any = getattr(getattr(tf.experimental, "dtensor", None), "DVariable", ())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,6 +84,10 @@ def collect(objects: Mapping[str, Any], root: Any = None, *, orders: bool = Fals
         objects: by keyword.
         root: an object without a keyword, as in ``tf.train.Checkpoint(root)``.
         orders: whether to find the orders of values, which only some files need.
+
+    Raises:
+        NamingError: a keyword is reserved.
+        UntrackedError: a value is a variable of DTensor.
     """
     given = {"": root, **objects} if root is not None else dict(objects)
     roots = _roots(given)
@@ -267,6 +273,12 @@ def _entry(named: names.Name) -> Entry:
     if isinstance(value, LayerVocabulary):
         return value.entry(named.name)
     variable = raw(value)
+    if isinstance(variable, _DVARIABLE):
+        raise UntrackedError(
+            f"{named.name}: its parts are on the devices of a DTensor mesh, which tfckpt does not "
+            "save or restore",
+            hint="nothing was done; use tf.train.Checkpoint for variables of DTensor",
+        )
     # A variable with `shape=[None]` still holds a value of some shape.
     is_static = variable.shape.is_fully_defined()
     shape = tuple(map(int, variable.shape if is_static else tf.shape(variable, tf.int64)))

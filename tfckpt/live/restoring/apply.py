@@ -34,7 +34,6 @@ from tfckpt.live.objects.thread_lock import assigning, interrupt_waits
 from tfckpt.live.restoring import buffers
 from tfckpt.live.restoring.incoming import Incoming, cast_for, kept_bytes
 from tfckpt.live.variables.distributed import parts, pieces
-from tfckpt.live.variables.dtensor import assignable
 from tfckpt.live.variables.variables import raw
 
 if TYPE_CHECKING:
@@ -85,7 +84,6 @@ class Undo:
             self._assign(part, piece)
 
     def _assign(self, inner: Any, value: Any) -> None:
-        value = assignable(inner, value)
         nbytes = inner.dtype.size * (inner.shape.num_elements() or 0)
         if self._keeps(nbytes):
             kept = _Kept(inner, inner.read_value())

@@ -22,7 +22,6 @@ import tensorflow as tf
 from tfckpt.core.dtypes import numpy_dtype
 from tfckpt.live.private import runtime
 from tfckpt.live.private.tensorflow import ResourceVariable
-from tfckpt.live.variables.dtensor import array_of_parts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,12 +111,7 @@ def copy_plain(variable: Any, value: Any) -> Any:
 
 def array_of(value: Any) -> np.ndarray:
     """A tensor or array as a NumPy array, without a copy if it is on a CPU."""
-    if not isinstance(value, tf.Tensor):
-        return np.asarray(value)
-    try:
-        return np.asarray(runtime.array_of(value))
-    except tf.errors.UnimplementedError:  # it has parts on several devices
-        return array_of_parts(value)
+    return np.asarray(runtime.array_of(value) if isinstance(value, tf.Tensor) else value)
 
 
 def empty(entry: BundleEntry, *, plain: bool) -> Buffer:

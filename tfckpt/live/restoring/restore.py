@@ -15,7 +15,7 @@ from absl import logging
 
 from tfckpt.core.gc_pause import gc_paused
 from tfckpt.core.inventory import Inventory, Origin, Role
-from tfckpt.errors import CheckpointError, DamagedCheckpointError, RefusedError, RestoreError
+from tfckpt.errors import CheckpointError, DamagedCheckpointError, RefusedError
 from tfckpt.live.building import build
 from tfckpt.live.building.initial_values import initial_values
 from tfckpt.live.distribution.agreement import ALONE
@@ -28,7 +28,6 @@ from tfckpt.live.restoring.apply import Undo, apply, check_values
 from tfckpt.live.restoring.lock_file import with_drift
 from tfckpt.live.restoring.printed_names import as_named
 from tfckpt.live.variables.derived import derive_again
-from tfckpt.live.variables.dtensor import refuse_spread
 from tfckpt.planning import Plan, RestoreReport, Severity, make_plan, union_of
 from tfckpt.planning.matching.creation_order import renumbered_like
 from tfckpt.planning.matching.optimizers import name_slots_by_position
@@ -149,7 +148,6 @@ def prepare(
         CheckpointError: the checkpoint does not exist or is damaged.
         NotBuiltError: the checkpoint has values for an object without variables.
         PolicyError: a vocabulary file that the policy names is not valid.
-        RestoreError: a variable has parts in other processes.
     """
     given = {"model": root, **objects} if root is not None else objects
     with contextlib.ExitStack() as stack:
@@ -177,7 +175,6 @@ def prepare(
         for part in parts:
             steps = (step for step in plan.assignments if step.origin in ("", part.source))
             refuse_absent(part.stored, [entry.key for step in steps for entry in step.reads])
-        refuse_spread(live.variables, RestoreError)
         if plan.nbytes > _SMALL:
             pause.close()
         settings = settings_of(plan, live.variables)

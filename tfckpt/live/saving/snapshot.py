@@ -28,7 +28,6 @@ from tfckpt.live.private.tensorflow import (
 )
 from tfckpt.live.saving.coverage import keys_of, whole_view
 from tfckpt.live.saving.tensor_sources import read, read_specs
-from tfckpt.live.variables.dtensor import refuse_spread
 from tfckpt.live.variables.variables import is_variable
 from tfckpt.stored.bundles.writing.finite import all_finite
 from tfckpt.stored.graphs.keys import OBJECT_GRAPH
@@ -108,7 +107,6 @@ def take(
         SaveError: an object cannot be saved.
         CoverageError: a value has no checkpoint key.
     """
-    refuse_spread(live.variables, SaveError)
     left_out: dict[str, str] = {}
     view = view_of(checkpoint_saver)
     try:

@@ -25,7 +25,6 @@ from tfckpt.live.private.tensorflow import (
     SaveSpec,
     Sharded,
 )
-from tfckpt.live.variables.dtensor import as_one_tensor, is_for_dtensor
 from tfckpt.live.variables.variables import raw
 
 _AT_ONCE = 256
@@ -92,8 +91,6 @@ def read_specs(specs: dict[str, Any]) -> None:
                 tensor = raw(tensor).read_value()
             if tensor is None:  # in the object graph, but without a value
                 del specs[key]
-            elif is_for_dtensor(spec):
-                specs[key] = as_one_tensor(key, tensor)
             else:
                 specs[key] = SaveSpec(tensor, spec.slice_spec, spec.name, spec.dtype, spec.device)
 
