@@ -189,14 +189,7 @@ class _Given(NamedTuple):
 
 
 class _Once(NamedTuple):
-    """A restore without a run, after which nothing is saved.
-
-    Attributes:
-        config: what to restore.
-        objects: by keyword.
-        counter: the save counter; None for a path, of which it is not restored.
-        path: the path; None for a config.
-    """
+    """A restore without a run, after which nothing is saved."""
 
     config: Config
     objects: Mapping[str, Any]

@@ -45,14 +45,7 @@ if TYPE_CHECKING:
 
 
 class Companion:
-    """What tfckpt keeps of a ``tfckpt.Checkpoint``, which TensorFlow does not.
-
-    Attributes:
-        background: saves that are still being written.
-        lineage: where the values of the objects come from.
-        logged: the warnings that were logged, each of which is logged once.
-        deferred: what the last restore waits for; None if it waits for nothing.
-    """
+    """What tfckpt keeps of a ``tfckpt.Checkpoint``, which TensorFlow does not."""
 
     def __init__(self, checkpoint: Any) -> None:
         self._checkpoint = checkpoint

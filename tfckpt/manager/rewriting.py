@@ -93,11 +93,7 @@ def rewrite(
 
 
 class StepReader:
-    """Reads the values of a plan in the dtypes that they are to have.
-
-    Attributes:
-        finite: whether all weights and slots read so far are finite.
-    """
+    """Reads the values of a plan in the dtypes that they are to have."""
 
     def __init__(
         self, stored: StoredCheckpoint, plan: Plan, advance: Callable[[int, int], None]

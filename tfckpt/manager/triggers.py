@@ -20,12 +20,6 @@ if TYPE_CHECKING:
 class Triggers:
     """The intervals of ``manager.save``, and the counts since the last save.
 
-    Attributes:
-        every_steps: since the last save, or since the restored step.
-        every_epochs: a save is due when it divides the number of finished epochs.
-        every_minutes: since the last save, or since training began.
-        clock: monotonic, in seconds.
-
     >>> due = Triggers(every_steps=100)
     >>> due.begin(step=250)
     >>> [step for step in (300, 349, 350, 351) if due.at_step(step)]

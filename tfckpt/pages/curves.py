@@ -36,14 +36,7 @@ class Point(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """Values of each checkpoint, as curves or bars, over one axis.
-
-    Attributes:
-        name: its heading.
-        series: name → a value for each checkpoint; None where it has none.
-        bars: whether they are bars, which begin at zero.
-        unit: how a number at the axis is written.
-    """
+    """Values of each checkpoint, as curves or bars, over one axis."""
 
     name: str
     series: Mapping[str, Sequence[float | None]]

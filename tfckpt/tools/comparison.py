@@ -37,18 +37,7 @@ LIVE = "the live objects"
 
 @dataclasses.dataclass(frozen=True)
 class ComparedCheckpoints:
-    """What differs between two sides.
-
-    Attributes:
-        a: the path of the checkpoint that was compared.
-        b: the other one, or ``the live objects``.
-        differences: by kind; each has the value of both sides, None where a side does not have it.
-        equal: how many values are equal.
-        not_compared: how many have the same name, shape and dtype, but were not read.
-        distances: by the names of both sides, how far apart two values of one shape are. None
-            unless ``values`` was true.
-        rejected: newer checkpoints of a directory that cannot be read → the reason.
-    """
+    """What differs between two sides."""
 
     a: str
     b: str

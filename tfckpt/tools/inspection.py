@@ -28,20 +28,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Inspection:
-    """What a checkpoint holds; nothing of it is open.
-
-    Attributes:
-        path: of the checkpoint; for a directory, of the newest readable one in it.
-        kind: ``tfckpt``, ``tensorflow``, ``saved_model``, …, as in docs/cli.md.
-        inventory: its values; ``inventory.entries`` is name → role, dtype, shape, size.
-        record: the commit record, with step, epoch, metrics, metadata and lineage; None if it has
-            none.
-        missing_files: data files that are missing.
-        candidates: of a directory, all its numbered checkpoints.
-        rejected: those that are newer, but cannot be read → the reason.
-        statistics: name → statistics of each tensor: None if it holds no numbers, the error if it
-            cannot be read. None if the values were not read.
-    """
+    """What a checkpoint holds; nothing of it is open."""
 
     path: str
     kind: str

@@ -60,17 +60,7 @@ _UNSUPPORTED = frozenset(
 
 
 class WrittenFiles(NamedTuple):
-    """What was written, or was not: then the plan has errors.
-
-    Attributes:
-        path: of the new file, or the prefix of the new checkpoint.
-        plan: what was taken from where.
-        files: names of the data files; () if nothing was written.
-        left_out: names of values that the format cannot hold.
-        absent: names of values of the model that the checkpoint does not have.
-        rejected: newer checkpoints of a directory that cannot be read → the reason.
-        used: the checkpoint that was used instead.
-    """
+    """What was written, or was not: then the plan has errors."""
 
     path: str
     plan: Plan

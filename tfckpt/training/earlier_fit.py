@@ -24,13 +24,7 @@ _over: dict[str, weakref.ref[Any]] = {}  # directory → the model whose `fit` f
 
 @dataclasses.dataclass(frozen=True)
 class Earlier:
-    """The last ``fit`` of a model in this process.
-
-    Attributes:
-        function: Keras's train function, replaced when the model is compiled again; None in a
-            custom loop.
-        trainable: id of a layer → whether it was trainable.
-    """
+    """The last ``fit`` of a model in this process."""
 
     directory: str
     run: Any

@@ -21,16 +21,7 @@ _ARRAYS = "data/"
 
 
 class Feed:
-    """What the train function takes its batches from.
-
-    Attributes:
-        iterator: the current one.
-        iterators: how many there were, including the current one.
-        pulled: batches taken from it, or passed over.
-        taken: of these, the batches that were really read.
-        ran_out: [epoch, calls] of each point where the data ended before Keras knew its size.
-        content: a checksum of what the dataset is made of; "" if unknown.
-    """
+    """What the train function takes its batches from."""
 
     def __init__(self, model: Any, fit: int, fits: Fits) -> None:
         self._model, self._fit, self._fits = model, fit, fits

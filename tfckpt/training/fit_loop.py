@@ -39,11 +39,7 @@ if TYPE_CHECKING:
 
 
 class Loop:
-    """One ``fit`` of a model, from ``on_train_begin`` on.
-
-    Attributes:
-        trained: whether a step has begun in this process.
-    """
+    """One ``fit`` of a model, from ``on_train_begin`` on."""
 
     def __init__(
         self,

@@ -16,14 +16,7 @@ if TYPE_CHECKING:
 
 
 class Moment(NamedTuple):
-    """What a record says of the moment of a save.
-
-    Attributes:
-        epoch: number of finished epochs.
-        metrics: measured at this step.
-        training: returns the state of the running ``fit``.
-        metadata: the caller's own.
-    """
+    """What a record says of the moment of a save."""
 
     epoch: Any
     metrics: Mapping[str, float] | None

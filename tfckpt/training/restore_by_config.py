@@ -121,13 +121,7 @@ def warn_of(report: RestoreReport) -> None:
 
 
 class _Chosen(NamedTuple):
-    """What is tried.
-
-    Attributes:
-        choices: one checkpoint, or several that are combined.
-        training_state: the parts that are restored, as in the policy; () if a new training begins.
-        rejected: why others were passed over.
-    """
+    """What is tried."""
 
     choices: Sequence[Choice]
     training_state: tuple[str, ...]

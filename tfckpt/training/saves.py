@@ -38,12 +38,7 @@ _CALLS = 100  # calls of save_if_due after which a `step` that never changed is 
 
 
 class Saves:
-    """When a run saves, and what happens if a save fails.
-
-    Attributes:
-        ahead: the checkpoint of a later ``fit``, if an earlier one was passed over: nothing is
-            saved until the later one resumes from it, since it would be newer but hold less.
-    """
+    """When a run saves, and what happens if a save fails."""
 
     _workers: Workers | None = None
 

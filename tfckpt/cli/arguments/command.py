@@ -20,14 +20,7 @@ _NAME = re.compile(r"`(\w+)`")  # of an argument, in the message of a call
 
 
 class Flag(NamedTuple):
-    """A flag of one command.
-
-    Attributes:
-        name: without its dashes.
-        value: placeholder of its value in the help, ``FILE``; ``""`` for a switch.
-        help: one sentence.
-        many: whether it can be repeated.
-    """
+    """A flag of one command."""
 
     name: str
     value: str
@@ -53,19 +46,7 @@ JSON = Flag("json", "", "Print one JSON document instead of text (schema: docs/c
 
 
 class Command(NamedTuple):
-    """One command, for the table of commands and for its help.
-
-    Attributes:
-        name: its words, ``policy check``.
-        module: the module whose ``run`` takes :class:`Arguments` and returns the exit status; a
-            function of another name follows a colon.
-        positional: placeholders of its positional arguments, ``PATH|DIR``.
-        summary: what it does, in half a line.
-        details: the rest of its help.
-        examples: command lines without the leading ``tfckpt``.
-        flags: its own flags, without ``--json``.
-        has_json: whether ``--json`` is added to them.
-    """
+    """One command, for the table of commands and for its help."""
 
     name: str
     module: str
@@ -123,11 +104,7 @@ class Arguments(NamedTuple):
 
 
 class UsageError(Exception):
-    """The command line is wrong; only the message is shown.
-
-    Attributes:
-        command: the command whose help is suggested.
-    """
+    """The command line is wrong; only the message is shown."""
 
     command: str = ""
 

@@ -38,15 +38,7 @@ if TYPE_CHECKING:
 
 
 class DeferredObjects:
-    """What a restore has left to be restored later.
-
-    Attributes:
-        objects: keyword → plain trackable that lacks variables for some of its stored values,
-            including those added since the restore.
-        held: the names of stored values that wait for an optimizer.
-        left_out: name → reason, for what could not be saved into the checkpoint.
-        stopped: whether the restore was undone, so that nothing more is restored.
-    """
+    """What a restore has left to be restored later."""
 
     held: Collection[str] = ()
     stopped = False

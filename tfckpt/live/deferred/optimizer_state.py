@@ -32,14 +32,7 @@ _HINT = "To restore all of it, compile the model before the restore, as it was w
 
 
 class HeldOptimizer(NamedTuple):
-    """An optimizer that only the checkpoint has, and the model attribute where it may appear.
-
-    Attributes:
-        path: its canonical path.
-        model: the model that it would be attached to.
-        edge: the attribute.
-        names: the names of its stored values.
-    """
+    """An optimizer that only the checkpoint has, and the model attribute where it may appear."""
 
     path: str
     model: Any

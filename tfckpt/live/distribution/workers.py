@@ -56,14 +56,7 @@ _RAISED_IN_ALL = (
 
 
 class Workers:
-    """All workers, of which this process is one.
-
-    Attributes:
-        index: of this process; 0 is the chief.
-        count: the number of workers.
-        meetings: the number of meetings so far.
-        awaited: whether the others wait for the chief to choose a checkpoint.
-    """
+    """All workers, of which this process is one."""
 
     def __init__(self, extended: Any) -> None:
         self.index, self.count, resolver = runtime.worker_of(extended)

@@ -38,22 +38,7 @@ _DVARIABLE: Any = getattr(getattr(tf.experimental, "dtensor", None), "DVariable"
 
 @dataclasses.dataclass(frozen=True)
 class Live:
-    """Live objects and the names of their values.
-
-    Attributes:
-        inventory: the values.
-        variables: canonical name → tf.Variable, Keras 3 Variable, or trackable object.
-        unbuilt: canonical path → layer or model without variables.
-        optimizers: canonical path → optimizer; for a loss-scale optimizer, the outer one. One of
-            ``tf.compat.v1.train`` is included if TensorFlow finds its slots: slots of a
-            tf.Variable, not of a Keras 3 variable, once the first step has created them.
-        trained: canonical path of an optimizer → its variables, in its own order.
-        plain: canonical path → trackable that is no Keras object and no value: a ``tf.Module``.
-        models: first component → Keras model.
-        deriving: the layers that cache values computed from their variables.
-        keras_roots: the first components with Keras objects, or, next to one, an optimizer of
-            ``tf.compat.v1.train``, whose slots belong to its variables.
-    """
+    """Live objects and the names of their values."""
 
     inventory: Inventory
     variables: Mapping[str, Any]
@@ -78,17 +63,7 @@ class Live:
 
 
 def collect(objects: Mapping[str, Any], root: Any = None, *, orders: bool = False) -> Live:
-    """Name every value of trackables, lists and dicts by keyword.
-
-    Args:
-        objects: by keyword.
-        root: an object without a keyword, as in ``tf.train.Checkpoint(root)``.
-        orders: whether to find the orders of values, which only some files need.
-
-    Raises:
-        NamingError: a keyword is reserved.
-        UntrackedError: a value is a variable of DTensor.
-    """
+    """Name every value of trackables, lists and dicts by keyword."""
     given = {"": root, **objects} if root is not None else dict(objects)
     roots = _roots(given)
     components = {roots[keyword].component: obj for keyword, obj in given.items()}

@@ -26,11 +26,7 @@ if TYPE_CHECKING:
 
 
 class Lock:
-    """A re-entrant lock; replaced in a forked child, where its owner may not exist.
-
-    Attributes:
-        assigning: whether its holder is assigning values.
-    """
+    """A re-entrant lock; replaced in a forked child, where its owner may not exist."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()

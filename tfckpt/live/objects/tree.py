@@ -53,17 +53,7 @@ _FEATURES = frozenset(
 
 
 class Tree:
-    """The nodes of a set of live objects, each object once.
-
-    Attributes:
-        unbuilt: layers that have no variables yet, with their nodes.
-        optimizers: optimizers with their nodes; a loss-scale optimizer shares the node of its inner
-            one, and only the outer one is listed.
-        layers: layers with their nodes and flavors.
-        plain: trackables that are neither Keras objects nor values, with their nodes.
-        keras: whether a Keras object is among them.
-        variables: the variables.
-    """
+    """The nodes of a set of live objects, each object once."""
 
     def __init__(self) -> None:
         self.unbuilt: list[tuple[Any, Node]] = []

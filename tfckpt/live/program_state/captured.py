@@ -35,14 +35,7 @@ _READ_ONLY = {"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableS
 
 @dataclasses.dataclass(frozen=True)
 class Captured:
-    """The variables of a dataset's functions, in the order of the pipeline.
-
-    Attributes:
-        handles: their resource handles.
-        operations: the types of all operations in the functions.
-        stateful: those with state that is neither in a variable nor saved.
-        races: whether parallel calls write or draw, in an order that is not deterministic.
-    """
+    """The variables of a dataset's functions, in the order of the pipeline."""
 
     handles: tuple[Any, ...] = ()
     operations: frozenset[str] = frozenset()

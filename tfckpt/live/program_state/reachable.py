@@ -46,15 +46,7 @@ _DESCRIPTORS = (property, classmethod, staticmethod, types.MemberDescriptorType)
 
 
 class Reachable:
-    """What is reachable from some objects, under paths that are the same in another process.
-
-    Attributes:
-        variables: path → variable.
-        places: path → location of a plain value.
-        marks: path → fingerprint of a value that cannot be saved, to detect changes.
-        unnamed: path of a container → variables in it that have no path.
-        too_many: whether there are more objects or values than the limit.
-    """
+    """What is reachable from some objects, under paths that are the same in another process."""
 
     def __init__(
         self,

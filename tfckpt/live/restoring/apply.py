@@ -60,14 +60,7 @@ class _Kept:
 
 @dataclasses.dataclass
 class Undo:
-    """Old values of variables, and the new ones that replaced them.
-
-    Attributes:
-        keep_all: whether old values are kept whatever their size.
-        complete: whether every old value was kept and, after a rollback, put back.
-        read_twice: bytes of the values that were read again before they were assigned.
-        follow: called after variables changed, to recompute what layers derive from them.
-    """
+    """Old values of variables, and the new ones that replaced them."""
 
     keep_all: bool = False
     complete: bool = True
@@ -207,28 +200,7 @@ def apply(
     follow: Callable[[], None] = lambda: None,
     workers: Restoring = ALONE,
 ) -> Undo:
-    """Assign the values of a plan without errors.
-
-    Args:
-        plan: the plan.
-        stored: source → its open checkpoint.
-        variables: canonical name → variable.
-        verify: ``checksums`` checks all values on disk before the first is assigned; ``values``
-            also compares every variable with the file afterwards; ``none`` leaves the checking to
-            the reads.
-        keep_all: whether old values are kept whatever their size.
-        max_memory: bytes of new values to hold at once; None for what the system has available.
-        resets: canonical name → initial value, for variables that are reset.
-        objects: prefix → checkpoint key → iterator, table or the like. TensorFlow restores these
-            before the first assignment, since this cannot be undone and fails more often.
-        follow: called after all variables have their new values, or their old ones again.
-        workers: the workers that do the same; they assign once all have checked everything.
-
-    Raises:
-        DamagedCheckpointError: the checksum of a value does not match; nothing was changed.
-        RestoreError: a variable or another object rejected its value, or its dtype cannot hold it;
-            no variable was changed.
-    """
+    """Assign the values of a plan without errors."""
     steps = _read(plan)
     undo = Undo(keep_all=keep_all or verify == "none", follow=follow)
     values = Incoming(plan.source, stored, variables, keep=verify == "values")
@@ -267,12 +239,7 @@ def check_values(
     variables: Mapping[str, Any],
     workers: Restoring = ALONE,
 ) -> None:
-    """The checks of :func:`apply`; changes nothing.
-
-    Raises:
-        DamagedCheckpointError: the checksum of a value does not match.
-        RestoreError: the dtype of a variable cannot hold a value.
-    """
+    """The checks of :func:`apply`; changes nothing."""
     steps = _read(plan)
     values = Incoming(plan.source, stored, variables, keep=False)
     direct = values.direct(steps)
@@ -289,11 +256,7 @@ def _read(plan: Plan) -> list[Step]:
 
 @contextlib.contextmanager
 def _roll_back_on_error(undo: Undo, source: str) -> Iterator[None]:
-    """Put old values back if the body raises.
-
-    Raises:
-        RestoreError: not all could be put back; for an interrupt this is only logged.
-    """
+    """Put old values back if the body raises."""
     try:
         yield
     except BaseException as error:

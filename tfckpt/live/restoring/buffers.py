@@ -36,12 +36,7 @@ COPIED = 256 << 10  # up to here a copy is cheaper than an empty tensor
 
 
 class Buffer(NamedTuple):
-    """Memory for a value that will be read.
-
-    Attributes:
-        value: the tensor or array to assign.
-        content: its bytes as a flat array.
-    """
+    """Memory for a value that will be read."""
 
     value: Any
     content: np.ndarray
@@ -81,11 +76,7 @@ def read_parallel(variables: Sequence[Any]) -> dict[int, Any]:
 
 
 def assign_plain(variable: Any, value: Any) -> Any:
-    """Assign a value that nobody writes to any more; returns it as a tensor.
-
-    Raises:
-        tf.errors.InvalidArgumentError: the shapes differ.
-    """
+    """Assign a value that nobody writes to any more; returns it as a tensor."""
     if isinstance(value, np.ndarray):
         value = runtime.tensor(value, variable.dtype)
     runtime.assign(variable.handle, value)
@@ -98,9 +89,6 @@ def copy_plain(variable: Any, value: Any) -> Any:
     Nothing is allocated unless somebody else holds the old value, which TensorFlow leaves alone
     (EnsureSparseVariableAccess in tensorflow/core/kernels/training_op_helpers.h). From such an
     update on, TensorFlow copies a variable whenever it is read, which is turned off again.
-
-    Raises:
-        tf.errors.InvalidArgumentError: the shapes differ.
     """
     tf.raw_ops.ResourceStridedSliceAssign(
         ref=variable.handle, value=value, begin=_ALL, end=_ALL, strides=_ONE, **_WHOLE

@@ -60,17 +60,7 @@ def kept_bytes(sizes: Sequence[int], max_memory: int | None = None) -> int:
 
 @dataclasses.dataclass(slots=True)
 class Direct:
-    """A value that is assigned as it is stored.
-
-    Attributes:
-        step: its step in the plan.
-        variable: the tf.Variable.
-        plain: see :func:`tfckpt.live.restoring.buffers.is_plain`.
-        source: the checkpoint's name in the plan.
-        entry: its entry in the index.
-        buffer: the memory for the value; None while it is not in memory.
-        copied: whether the value is copied into the variable's memory, and its own is used again.
-    """
+    """A value that is assigned as it is stored."""
 
     step: Step
     variable: Any

@@ -22,13 +22,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class _PastRestore:
-    """One restore.
-
-    Attributes:
-        restored: its entry for a commit record.
-        prefix: of the checkpoint that a run resumes from; "" if the run starts with this restore.
-        inherited: the lineage in that checkpoint's own record.
-    """
+    """One restore."""
 
     restored: Restored
     prefix: str = ""
@@ -37,11 +31,7 @@ class _PastRestore:
 
 @dataclasses.dataclass(frozen=True)
 class Lineage:
-    """Where the values of live objects come from.
-
-    Attributes:
-        prefix: of the checkpoint that was restored last; None if several were combined.
-    """
+    """Where the values of live objects come from."""
 
     prefix: str | None = None
     _restores: tuple[_PastRestore, ...] = ()

@@ -52,14 +52,7 @@ _VERIFY_LEVELS = ("none", "checksums", "values")
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """One checkpoint to restore from, or the average of several.
-
-    Attributes:
-        place: its path, or the average to compute.
-        policy: the policy as declared.
-        leave: keywords under which a record may have state of ``fit``, which is left out.
-        chosen: why it was chosen among others, for the plan.
-    """
+    """One checkpoint to restore from, or the average of several."""
 
     place: str | Average
     policy: Policy
@@ -78,15 +71,7 @@ class Part:
 
 @dataclasses.dataclass(frozen=True)
 class Prepared:
-    """A restore that is ready to be carried out.
-
-    Attributes:
-        plan: what will be assigned.
-        live: the objects' values.
-        parts: the open checkpoints.
-        settings: the current values of the hyperparameters that will be assigned.
-        unbuilt: puts optimizers that were built for the plan back if nothing is assigned.
-    """
+    """A restore that is ready to be carried out."""
 
     plan: Plan
     live: Live
@@ -143,11 +128,6 @@ def prepare(
     are built; optimizers are built, and put back if nothing is assigned in the context. Several
     ``choices`` are one transaction. ``skip_slots`` leaves optimizer slots out on both sides, as
     ``tf.train.CheckpointOptions.experimental_skip_slot_variables`` does.
-
-    Raises:
-        CheckpointError: the checkpoint does not exist or is damaged.
-        NotBuiltError: the checkpoint has values for an object without variables.
-        PolicyError: a vocabulary file that the policy names is not valid.
     """
     given = {"model": root, **objects} if root is not None else objects
     with contextlib.ExitStack() as stack:
@@ -269,11 +249,7 @@ def _without_slots(inventory: Inventory) -> Inventory:
 
 
 def refuse(plan: Plan) -> None:
-    """Raise if the plan has errors.
-
-    Raises:
-        RefusedError: its message is the plan's report.
-    """
+    """Raise if the plan has errors."""
     if not plan.ok:
         raise RefusedError(f"nothing was restored\n{plan}", plan=plan)
 
@@ -287,12 +263,7 @@ def permitted(prepared: Prepared, *, may_come: bool) -> Prepared:
 
 
 def check(prepared: Prepared, workers: Restoring = ALONE) -> None:
-    """Everything that :func:`carry_out` does before the first assignment; changes nothing.
-
-    Raises:
-        RefusedError: the plan has errors.
-        DamagedCheckpointError: the checksum of a needed value does not match.
-    """
+    """Everything that :func:`carry_out` does before the first assignment; changes nothing."""
     with _ready(prepared, workers) as (stored, _):
         check_values(prepared.plan, stored, prepared.live.variables, workers)
 
@@ -304,18 +275,7 @@ def carry_out(
     keep_all: bool = False,
     objects: bool = True,
 ) -> Undo:
-    """Apply a plan, all of it or none of it.
-
-    Args:
-        prepared: the restore.
-        workers: the workers that do the same.
-        keep_all: whether old values are kept whatever their size.
-        objects: whether iterators, tables and the like are restored too.
-
-    Raises:
-        RefusedError: the plan has errors.
-        DamagedCheckpointError: the checksum of a needed value does not match.
-    """
+    """Apply a plan, all of it or none of it."""
     plan, live = prepared.plan, prepared.live
     with _ready(prepared, workers) as (stored, resets):
         others: dict[str, dict[str, Any]] = {}

@@ -49,20 +49,7 @@ _FULL_TO_TENSORFLOW = tf.errors.ResourceExhaustedError
 
 @dataclasses.dataclass(frozen=True)
 class RecordMetadata:
-    """What the commit record says besides the values.
-
-    Attributes:
-        step: of training; by default the optimizer's iterations.
-        epoch: epochs finished.
-        metrics: measured at this step.
-        metadata: the caller's own, as JSON values.
-        best_by: metric and mode of the first ``best`` rule.
-        training: further state, as JSON values.
-        run_began: Unix time from which ``keep: every_n_hours`` counts.
-        run_first: the number of the run's first save.
-        preserved: numbers of the checkpoints that ``every_n_hours`` keeps permanently.
-        lineage: the restores that the values come from.
-    """
+    """What the commit record says besides the values."""
 
     step: int | None = None
     epoch: int | None = None
@@ -78,14 +65,7 @@ class RecordMetadata:
 
 @dataclasses.dataclass(frozen=True)
 class SaveOptions:
-    """How to save.
-
-    Attributes:
-        files: the file system.
-        on_nonfinite: what to do if weights or slots are NaN or infinite: save, warn or refuse.
-        on_unsavable: what to do if an object cannot be saved: warn or error.
-        pace: how much is written at a time.
-    """
+    """How to save."""
 
     files: Files = LOCAL
     on_nonfinite: str = "warn"

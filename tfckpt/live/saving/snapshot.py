@@ -42,16 +42,7 @@ _COMPUTED = (Role.WEIGHT, Role.SLOT)
 
 @dataclasses.dataclass(frozen=True)
 class Snapshot:
-    """The values to write.
-
-    Attributes:
-        live: the values by name.
-        keys: canonical name → checkpoint key.
-        tensors: key → eager tensor on the device of its variable, for whole values of a dtype that
-            a bundle can hold, and for the object graph.
-        others: trackable → key → tensor or spec, for values that only TensorFlow can write.
-        savers: registered savers and their objects, which write by themselves.
-    """
+    """The values to write."""
 
     live: Live
     keys: Mapping[str, str]
@@ -94,19 +85,7 @@ def take(
     logged: set[str],
     by_tensorflow: bool = False,
 ) -> Snapshot:
-    """Gather and read everything.
-
-    Args:
-        checkpoint_saver: TensorFlow's ``TrackableSaver`` of the checkpoint.
-        live: its values.
-        leave_out: whether to leave out what cannot be saved.
-        logged: names for which a warning was logged; added to.
-        by_tensorflow: whether TensorFlow writes everything.
-
-    Raises:
-        SaveError: an object cannot be saved.
-        CoverageError: a value has no checkpoint key.
-    """
+    """Gather and read everything."""
     left_out: dict[str, str] = {}
     view = view_of(checkpoint_saver)
     try:

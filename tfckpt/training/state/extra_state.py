@@ -49,14 +49,7 @@ _TOO_MANY = (
 
 @dataclasses.dataclass
 class Beginning:
-    """The state before the first epoch of a run, over all its calls of ``fit``.
-
-    Attributes:
-        values: plain values, by path, as JSON.
-        marks: fingerprints of values that cannot be saved.
-        checksums: of large variables.
-        replaced: paths that have led to another object since.
-    """
+    """The state before the first epoch of a run, over all its calls of ``fit``."""
 
     values: dict[str, Any] = dataclasses.field(default_factory=dict)
     marks: dict[str, Any] = dataclasses.field(default_factory=dict)

@@ -32,17 +32,7 @@ def passes_in(training: Mapping[str, Any]) -> list[int]:
 
 
 class Fits:
-    """All calls of ``fit`` of one run; one that was refused does not count.
-
-    Attributes:
-        begun: number of calls, including the running one.
-        histories: of the calls before the running one, as JSON values.
-        passes: number of the ``fit`` → how many iterators Keras has made of its dataset.
-        unread: the datasets with state of calls that trained nothing: their state is that of a
-            program's beginning.
-        beginning: the state of the program's own code before the first epoch of all.
-        interrupted: whether the last call has not finished.
-    """
+    """All calls of ``fit`` of one run; one that was refused does not count."""
 
     def __init__(self) -> None:
         self.begun = 0

@@ -45,32 +45,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Position:
-    """A position in one ``fit``.
-
-    Attributes:
-        fit: number of calls of ``fit`` before this one.
-        initial_epoch: the first epoch of this ``fit``.
-        epochs: the ``epochs`` argument of ``fit``, an exclusive end.
-        epoch: index of the running epoch, or of the one that has just ended.
-        calls: number of calls of the train function in that epoch.
-        ended: whether all callbacks have seen the end of the epoch.
-        iterators: number of iterators that the train function got in this ``fit``.
-        pulled: number of batches taken from the last of them.
-        ran_out: [epoch, calls] of each point where the data ended before Keras knew its size.
-        steps: steps per epoch; None if Keras did not know.
-        steps_per_execution: batches of one call.
-        data: how to get back to the batch: ``saved``, ``counted`` or ``replayed``.
-        element: dtypes and shapes of a batch.
-        content: a checksum of what the dataset is made of; "" if unknown.
-        global_seed: of ``tf.random.set_seed``.
-        stopped: whether a callback has asked to stop the training.
-        counter: tf_keras's step counter of this ``fit``.
-        logs: the numbers in the logs of the last call.
-        generators: state of the process's random generators.
-        callbacks: state of the other callbacks.
-        arrays: names of the checkpoint's arrays for callbacks, data, and variables outside the
-            objects of the run.
-    """
+    """A position in one ``fit``."""
 
     fit: int
     initial_epoch: int

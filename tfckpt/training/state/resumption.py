@@ -33,12 +33,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Restoration:
-    """The result of a restore.
-
-    Attributes:
-        prepared: what was assigned; None if nothing was.
-        resumption: for the ``fit`` that resumes.
-    """
+    """The result of a restore."""
 
     report: RestoreReport
     prepared: Prepared | None = None
@@ -54,16 +49,6 @@ class Resumption:
 
     Nothing of it is assigned before the ``fit`` has reached the saved position, unless the caller
     has restored it before.
-
-    Attributes:
-        prefix: of the checkpoint.
-        epoch: number of finished epochs.
-        position: in the data; None if no ``fit`` has saved the checkpoint.
-        histories: ``History`` of each ``fit`` before the saved one.
-        passes: how many iterators Keras had made for each ``fit`` so far.
-        values: plain values outside the objects of the run.
-        parts: which parts of the training state are restored.
-        words: the same as a sentence, for the report.
     """
 
     def __init__(
