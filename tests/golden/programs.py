@@ -28,6 +28,7 @@ POLICIES: dict[str, dict[str, Any]] = {
     "strict": {},
     "partly": {"expect_partial": True},
     "weights": {"include": ["model/**"]},
+    "cast": {"on_dtype_mismatch": "cast"},
     "finetune": {
         "include": ["model/**"],
         "exclude": ["model/head/**"],
@@ -43,14 +44,15 @@ SOURCES = {"sequential": "momentum", "nested": "none", "listed": "none"}
 
 
 class Program(NamedTuple):
-    """How a model is put together, its layers, and what it is trained by."""
+    """How a model is put together, its layers, what it is trained by, and its precision."""
 
     kind: str
     layers: Layers = BASE
     optimizer: str = "momentum"
+    dtype: str = "float32"
 
     def model(self, k: Any) -> Any:
-        built = KINDS[self.kind](k, [_layer(k, *each) for each in self.layers])
+        built = KINDS[self.kind](k, [_layer(k, *each, dtype=self.dtype) for each in self.layers])
         made = _optimizer(k, self.optimizer)
         return built if made is None else compiled(built, made)
 
@@ -64,12 +66,12 @@ def _optimizer(k: Any, name: str) -> Any:
     return None if name == "none" else k.optimizers.SGD(rate, momentum=0.9, use_ema=averaged)
 
 
-def _layer(k: Any, name: str | None, what: int | str) -> Any:
+def _layer(k: Any, name: str | None, what: int | str, dtype: str) -> Any:
     if what == "dropout":
         return k.layers.Dropout(0.5, name=name)
     if what == "norm":
         return k.layers.LayerNormalization(name=name)
-    return k.layers.Dense(what, name=name)
+    return k.layers.Dense(what, name=name, dtype=dtype)
 
 
 def sequential(k: Any, layers: list[Any]) -> Any:

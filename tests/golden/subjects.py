@@ -52,6 +52,11 @@ def trained(k: Any) -> dict[str, Any]:
     return {"model": model, "step": tf.Variable(1, dtype=tf.int64)}
 
 
+def deep(k: Any) -> dict[str, Any]:
+    """With more than ten layers: a number has two digits."""
+    return {"model": attached.chain(k, *[None] * 6, *"abcdef")}
+
+
 def optimizer_alone(k: Any) -> dict[str, Any]:
     return {"optimizer": compiled(attached.chain(k, None, "head"), k.optimizers.Adam()).optimizer}
 
@@ -130,6 +135,7 @@ SUBJECTS: dict[str, Subject] = {
         if name not in ALIKE
     },
     **{name: Subject(make, BOTH) for name, make in attached.ATTACHED.items()},
+    "deep": Subject(deep, BOTH, FILES),
     "optimizer_alone": Subject(optimizer_alone, BOTH),
     "optimizer_first": Subject(optimizer_first, BOTH),
     "trained": Subject(trained, BOTH, FILES, True),

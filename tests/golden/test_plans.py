@@ -20,7 +20,7 @@ from golden.subjects import KERASES, fresh
 if TYPE_CHECKING:
     from pathlib import Path
 
-ALL = tuple(POLICIES)
+ALL = ("strict", "partly", "weights", "finetune")
 HEADS = ("another head", "a wider head")
 
 
@@ -56,6 +56,8 @@ def programs(kind: str, flavour: str) -> dict[str, tuple[str, Program, tuple[str
         edit: (flavour, Program(kind, layers, trained_by), ALL if edit in HEADS else ALL[:1])
         for edit, layers in EDITS.items()
     }
+    halved = Program(kind, BASE, trained_by, "float16")
+    found["halved"] = flavour, halved, ("strict", "cast")
     found["the other flavour"] = other, Program(kind, BASE, trained_by), ALL[:1]
     for each in KINDS:
         if each != kind:

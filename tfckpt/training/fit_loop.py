@@ -60,7 +60,7 @@ class Loop:
         self._steps_per_execution = batches_of_a_call(self._model)
         self._initial_epoch: int | None = None
         self._epoch = self._calls = self._last_calls = self.batches_of_last_call = 0
-        self._ended = self._direct = self._resumed = self._asked = self.trained = False
+        self._ended = self._direct = self._resumed = self._asked = False
         self._feed = Feed(self._model, self._fit, fits)
         self._extra = ExtraState(self._model, objects, self._others, fits.beginning)
         self._logs: Any = None
@@ -261,7 +261,6 @@ class Loop:
         if self._target is not None:
             with self._or_as_before():
                 return self._pass_over(self._target, iterator, fresh=fresh)
-        self.trained = True
         if self._checks_left:
             self._checks_left -= 1
             about_model = fit_checks.about_objects(self._model, self._objects)

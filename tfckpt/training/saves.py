@@ -126,15 +126,6 @@ class Saves:
         assert path is not None, "a save that waits is never skipped"  # noqa: S101
         return path
 
-    def once(self, moment: Moment) -> str | None:
-        """Save now, unless this moment is saved already; returns the newest path."""
-        with contextlib.suppress(SaveError):  # what could not be saved is saved now
-            self._wait()
-        if not self._is_saved(moment):
-            self._save(moment, wait=True)
-        newest: str | None = self.writer.latest_checkpoint
-        return newest
-
     def after_step(self, steps: int | None, moment: Moment) -> str | None:
         """Save if one is due after a step."""
         if not self._stepped:
