@@ -121,6 +121,7 @@ _SAMPLED = tuple(
         "unit/test_wired_configs.py",
     )
 )
+_WHOLE = "tests/conformance/resume/test_table.py"  # it has a sample of its own
 _SEED = date.today().toordinal()  # the same in all processes of a run
 
 
@@ -145,7 +146,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not share:
         return
     draw = random.Random(_SEED)
-    kept = [item for item in items if not item.nodeid.startswith(_SAMPLED) or draw.random() < share]
+    kept = [
+        item
+        for item in items
+        if not item.nodeid.startswith(_SAMPLED)
+        or item.nodeid.startswith(_WHOLE)
+        or draw.random() < share
+    ]
     config.hook.pytest_deselected(items=list({*items} - {*kept}))
     items[:] = kept
 
