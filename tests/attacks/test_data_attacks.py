@@ -69,7 +69,7 @@ def test_a_big_endian_checkpoint_is_refused_with_its_file(forge: Any) -> None:
     with pytest.raises(UnsupportedCheckpointError, match="the highest byte") as caught:
         Bundle.open(forge.prefix)
     assert caught.value.path == f"{forge.prefix}.index"
-    assert "save it anew on a little-endian machine" in str(caught.value)
+    assert "save it again on a little-endian machine" in str(caught.value)
 
 
 def test_slices_along_two_axes_are_refused_with_their_key(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def read_index(data: bytes, path: str) -> Index:
         check_version(header.versions, path)
         if header.big_endian:
             message = "was written by a machine that stores the highest byte of a number first"
-            hint = "Load it with TensorFlow, and save it anew on a little-endian machine."
+            hint = "Load it with TensorFlow, and save it again on a little-endian machine."
             raise UnsupportedCheckpointError(message, path=path, hint=hint)
         whole: dict[str, BundleEntry] = {}
         pieces: dict[bytes, BundleEntry] = {}

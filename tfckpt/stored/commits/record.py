@@ -198,7 +198,7 @@ class _RecordReader:
                 f"the commit record has no {missing[0]!r}: tfckpt wrote it before version 0.1.0",
                 path=self.path,
                 hint="Remove this file, restore the checkpoint as one of plain TensorFlow, and "
-                "save it anew with this version.",
+                "save it again with this version.",
             )
         restored = self.get(tree, "lineage", list)
         return CommitRecord(
