@@ -128,15 +128,6 @@ def test_a_plan_says_it(tmp_path, caplog) -> None:
     assert f"{tmp_path}/runs/digits does not exist" in caplog.text
 
 
-def test_a_report_of_nothing_is_a_page_that_says_it() -> None:
-    report = tfckpt.restore(config("runs", if_none="initialize"), value=tf.Variable(7.0))
-    Path("report.json").write_text(json.dumps(report.to_json()), encoding="utf-8")
-    assert run("report", "report.json", "--html", "report.html").status == 0
-    page = Path("report.html").read_text(encoding="utf-8")
-    assert "no checkpoint yet" in page
-    assert "does not exist" in page
-
-
 def test_fit_says_it_once_and_only_where_it_is_so(flavour, tmp_path, capsys, caplog) -> None:
     build = runs_of(flavour, tmp_path / "run")
     for starts in (True, False):
