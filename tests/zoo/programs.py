@@ -747,6 +747,14 @@ def counts_in_a_method(run: Start) -> None:
     run.fit(run.compiled(), Warmup(), **ARRAYS)
 
 
+def draws_in_itself(run: Start) -> None:
+    class Jitter(run.keras.callbacks.Callback):
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+            set_rate(self.model, np.random.uniform(0.01, 0.05))
+
+    run.fit(run.compiled(), Jitter(), **ARRAYS)
+
+
 def knows_constants(run: Start) -> None:
     class Warmup(run.keras.callbacks.Callback):
         def __init__(self, steps: int, rates: list[float]) -> None:

@@ -265,6 +265,7 @@ ROWS: dict[str, Row] = {
     "constants in a callback": Row(
         of.knows_constants, cells={"all": "ALARM"}, today="constants are said to be reset"
     ),
+    "np.random in a callback": Row(of.draws_in_itself),
     "teacher in a callback": Row(of.teaches),
     "fits of drawn data": Row(of.noisy_fits, TWO),
     "fits of one dataset": Row(of.same_data_in_two_fits, TWO),
