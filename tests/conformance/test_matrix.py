@@ -3,8 +3,8 @@
 Every model is saved by every writer, every optimizer too, in both flavors, and is read by every
 reader into objects that hold other values. That no value is another's, that a refused restore
 changes nothing and that a restored model computes the same is asserted of each (``zoo.matrix``).
-What arrives is compared with ``matrix.txt``: letters are weights, optimizer, settings, seeds,
-metrics and tables, with a count where not all of them arrive; ``names`` says what the file lacks
+What arrives is compared with ``matrix.txt``: letters are weights, optimizer, settings, seeds (r)
+and metrics, with a count where not all of them arrive; ``names`` says what the file lacks
 (-), has more (+), or calls by another value's name (~).
 """
 

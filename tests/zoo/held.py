@@ -145,8 +145,9 @@ def _step(place: Any, part: str) -> Any:
         return place[part]
     if isinstance(place, list | tuple):
         return place[int(part)]
-    if hasattr(place, "layers") and part in (own := _own_names(place.layers)):
-        return own[part]
+    kinds = {each.__name__ for each in type(place).__mro__}
+    if kinds & {"Sequential", "Functional"} and part in (own := _own_names(place.layers)):
+        return own[part]  # of a subclassed model, attributes count
     for attribute in (part, f"_{part}"):
         if (found := getattr(place, attribute, None)) is not None:
             return found

@@ -37,7 +37,6 @@ FLAT = _DRAW.normal(size=(2, shapes.WIDTH)).astype("float32")
 SERIES = _DRAW.normal(size=(2, 4, shapes.WIDTH)).astype("float32")
 IMAGES = _DRAW.normal(size=(2, 8, 8, shapes.WIDTH)).astype("float32")
 TEXT = tf.constant(["a b", "c d"])
-VOCABULARIES = ["a", "b", "c", "d"], ["d", "e", "a", "f"]
 
 
 def crossed(k: Any) -> Any:
@@ -173,8 +172,6 @@ class Side:
                 run_eagerly=True,
             )
             self.root.train_on_batch(self.batch, wanted)
-        layers = getattr(self.root, "layers", ())
-        self.tables = [each for each in layers if hasattr(each, "set_vocabulary")]
         self.entries = tfckpt.inventory(**self.objects).entries
         self.variables = {
             name: inner(follow(self.objects, name))
@@ -190,13 +187,8 @@ class Side:
         }
         assert self.groups.keys() == self.variables.keys()
 
-    @property
-    def letters(self) -> str:
-        found = {*self.groups.values(), *(["tables"] if self.tables else [])}
-        return "".join(letter for letter, group in LETTERS.items() if group in found)
-
     def scramble(self, seed: int) -> None:
-        """Give each variable, and each vocabulary, something of its own."""
+        """Give each variable values of its own; vocabularies are the program's, and stay."""
         draw = np.random.default_rng(seed)
         for variable in self.variables.values():
             kind = variable.dtype.as_numpy_dtype
@@ -205,17 +197,12 @@ class Side:
             else:
                 value = draw.integers(1, 1000, variable.shape)
             variable.assign(np.asarray(value).astype(kind))
-        for table in self.tables:
-            table.set_vocabulary(VOCABULARIES[seed % 2])
         for layer in getattr(self.root, "layers", ()):
             if hasattr(layer, "finalize_state"):  # it computes with constants made of its variables
                 layer.finalize_state()
 
     def values(self) -> dict[str, Value]:
-        found = {n: Value(self.groups[n], v.numpy()) for n, v in self.variables.items()}
-        for number, table in enumerate(self.tables):
-            found[f"table {number}"] = Value("tables", np.array(table.get_vocabulary()))
-        return found
+        return {n: Value(self.groups[n], v.numpy()) for n, v in self.variables.items()}
 
     def answer(self) -> list[np.ndarray]:
         inference = {"training": False} if self.flavour in KERAS else {}
@@ -409,7 +396,6 @@ LETTERS = {
     "s": "settings",
     "r": "seeds",
     "m": "metrics",
-    "t": "tables",
 }
 ERRORS = {"RefusedError": "refused", "UnsupportedCheckpointError": "unsupported"}
 
