@@ -42,14 +42,15 @@ def inventory_text(inventory: Inventory) -> str:
 
 def value_tree(entries: Iterable[Entry]) -> Iterator[str]:
     """Values by name, with role, type and size; layers that are alike are one row."""
-    lines = list(map(_tree_line, islice(tree_rows(tree(entries), fold=True), _MOST + 1)))
+    lines = list(map(tree_line, islice(tree_rows(tree(entries), fold=True), _MOST + 1)))
     yield from plain([("name", "role", "type", "size"), *lines[:_MOST]], 3, width=sys.maxsize)
     if len(lines) > _MOST:
         yield "… and more: `tfckpt inspect` lists all"
 
 
-def _tree_line(row: TreeRow) -> tuple[str, str, str, str]:
-    name = f"{GAP * row.depth}{row.label}"
+def tree_line(row: TreeRow, *, indented: bool = True) -> tuple[str, str, str, str]:
+    """Name, role, type and size of a row of the tree; ``indented`` names are not whole."""
+    name = f"{GAP * row.depth}{row.label}" if indented else row.name
     if row.entry is None:
         return f"{name}/", "", f"{row.count:,} value{'s' * (row.count != 1)}", size(row.nbytes)
     times = f" ×{row.count:,}" if row.count > 1 else ""

@@ -11,6 +11,7 @@ from tfckpt.cli.arguments.json_document import show_json
 from tfckpt.cli.output.progress import progress
 from tfckpt.core.gc_pause import gc_paused
 from tfckpt.core.name_tree import ordered, rows, tree
+from tfckpt.core.tables import tree_line
 from tfckpt.core.text import WIDTH, one_line, printable, signature, size
 from tfckpt.errors import CheckpointError
 from tfckpt.stored.bundles.bundle import Bundle
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
     from tfckpt.cli.arguments.command import Arguments
     from tfckpt.core.inventory import Entry, Restored
-    from tfckpt.core.name_tree import TreeRow
     from tfckpt.stored.formats.checkpoint import StoredCheckpoint, Values
     from tfckpt.stored.inspection.statistics import Statistics
     from tfckpt.tools.inspection import Inspection
@@ -148,20 +148,12 @@ def _tree(shown: Inspection) -> None:
 
     root = tree(shown.inventory.entries.values())
     terminal = is_terminal()
-    body = [_row(row, indented=terminal) for row in rows(root, fold=terminal)]
+    body = [tree_line(row, indented=terminal) for row in rows(root, fold=terminal)]
     show(("name", "role", "type", "size"), body, 3)
     tops = root.children.values()
     sums = [(top.name, f"{top.count:,}", size(top.nbytes)) for top in tops]
     print()
     show(("total", "values", "size"), [*sums, ("", f"{root.count:,}", size(root.nbytes))], 2)
-
-
-def _row(row: TreeRow, *, indented: bool) -> tuple[str, str, str, str]:
-    name = f"{_INDENT * row.depth}{row.label}" if indented else row.name
-    if row.entry is None:
-        return f"{name}/", "", f"{row.count:,} value{'s' * (row.count != 1)}", size(row.nbytes)
-    times = f" ×{row.count:,}" if row.count > 1 else ""
-    return name, str(row.entry.role), signature(row.entry) + times, size(row.nbytes)
 
 
 def show_statistics(inspection: Inspection) -> bool:
