@@ -49,7 +49,6 @@ def value_tree(entries: Iterable[Entry]) -> Iterator[str]:
 
 
 def tree_line(row: TreeRow, *, indented: bool = True) -> tuple[str, str, str, str]:
-    """Name, role, type and size of a row of the tree; ``indented`` names are not whole."""
     name = f"{GAP * row.depth}{row.label}" if indented else row.name
     if row.entry is None:
         return f"{name}/", "", f"{row.count:,} value{'s' * (row.count != 1)}", size(row.nbytes)
