@@ -1,4 +1,4 @@
-"""Data files altered under valid checksums, and files that TensorFlow reads and tfckpt refuses."""
+"""Data files altered under valid checksums, and one that TensorFlow reads and tfckpt refuses."""
 
 from __future__ import annotations
 
@@ -70,19 +70,3 @@ def test_a_big_endian_checkpoint_is_refused_with_its_file(forge: Any) -> None:
         Bundle.open(forge.prefix)
     assert caught.value.path == f"{forge.prefix}.index"
     assert "save it again on a little-endian machine" in str(caught.value)
-
-
-def test_slices_along_two_axes_are_refused_with_their_key(tmp_path: Path) -> None:
-    import tensorflow as tf
-
-    prefix, value = str(tmp_path / "ckpt-1"), tf.reshape(tf.range(12.0), (4, 3))
-    tf.raw_ops.SaveV2(
-        prefix=prefix,
-        tensor_names=["p/part"] * 4,
-        shape_and_slices=["4 3 0,2:0,1", "4 3 0,2:1,2", "4 3 2,2:0,1", "4 3 2,2:1,2"],
-        tensors=[value[:2, :1], value[:2, 1:], value[2:, :1], value[2:, 1:]],
-    )
-    assert (tf.train.load_checkpoint(prefix).get_tensor("p/part") == value.numpy()).all()
-    with pytest.raises(UnsupportedCheckpointError, match="slices along several axes") as caught:
-        Bundle.open(prefix)
-    assert (caught.value.path, caught.value.name) == (f"{prefix}.index", "p/part")

@@ -157,7 +157,7 @@ class SaverV1:
             path = self._paths[parts[0].file if parts else 0]
             with _as_damage(path, name):
                 count = element_count(shape)
-                check_tiles([part.extents for part in parts], shape, path, name)
+                check_tiles([part.extents for part in parts], shape)
                 values[name] = ListedTensor(
                     dtype, shape, count * ITEM_BYTES.get(dtype, 0), tuple(parts)
                 )
