@@ -59,7 +59,8 @@ class Fault:
 def test_whichever_call_fails_nothing_is_left(
     command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source, out = tmp_path / "old", tmp_path / "out"
+    source, out = tmp_path / "run" / "ckpt-1", tmp_path / "out"
+    source.parent.mkdir()
     with BundleWriter(str(source)) as writer:
         for number in range(3):
             writer.add(f"v{number}", np.full(4, number, np.float32))
@@ -67,7 +68,7 @@ def test_whichever_call_fails_nothing_is_left(
     out.mkdir()
     kind, target, *flags = command
     target = str(tmp_path / target)
-    words = (source, "--html", target) if kind == "report" else (source, target, *flags)
+    words = (source.parent, "--html", target) if kind == "report" else (source, target, *flags)
     fault = Fault(monkeypatch)
     struck = 0
     for number in range(1, 100):

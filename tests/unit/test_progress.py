@@ -35,14 +35,13 @@ def pair(tmp_path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("person", [True, False])
-@pytest.mark.parametrize("command", ["diff", "inspect", "report", "verify", "convert"])
+@pytest.mark.parametrize("command", ["diff", "inspect", "verify", "convert"])
 def test_a_bar_says_how_much_is_done(
     command: str, person: bool, pair: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arguments = {
         "diff": [*pair, "--values"],
         "inspect": [pair[0], "--values"],
-        "report": [pair[0], "--values", "--html", str(tmp_path / "r.html")],
         "verify": [pair[0]],
         "convert": [pair[0], str(tmp_path / "a.npz")],
     }
