@@ -42,6 +42,9 @@ class Killed(BaseException):
     """Ends a start where it is to be killed."""
 
 
+_KILLED: list[Killed] = []
+
+
 class Start:
     """One start of a program.
 
@@ -76,7 +79,9 @@ class Start:
         with self._listening():
             try:
                 program(self)
-            except Killed:
+            except Killed as killed:
+                # A killed process ends nothing in order: its iterators live on, in the frames.
+                _KILLED.append(killed)
                 ended["killed"] = True
             except Exception as error:
                 kind = "refused" if isinstance(error, tfckpt.RestoreError) else "died"
