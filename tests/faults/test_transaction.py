@@ -18,7 +18,6 @@ import tensorflow as tf
 from tensorflow.python.ops import resource_variable_ops
 
 import tfckpt
-from tfckpt.live.private import runtime
 from tfckpt.live.restoring import apply, incoming
 from tfckpt.stored.io.files import LocalHandle
 
@@ -249,19 +248,20 @@ def bad_assign(request: pytest.FixtureRequest, monkeypatch) -> Callable[[int], A
         count = iter(range(10_000))
 
         def failing(real: Any) -> Any:
-            def assign(which: Any, *args: Any, **kwargs: Any) -> Any:
+            def assign(*args: Any, **kwargs: Any) -> Any:
+                which = args[0] if args else kwargs["resource"]
                 if next(count) == place or (how == "for ever" and id(which) in struck):
                     struck.append(id(which))
                     if how in ("after", "interrupt"):
-                        real(which, *args, **kwargs)
+                        real(*args, **kwargs)
                     raise error
-                return real(which, *args, **kwargs)
+                return real(*args, **kwargs)
 
             return assign
 
         with monkeypatch.context() as patch:
             if operation:
-                patch.setattr(runtime, "assign", failing(runtime.assign))
+                patch.setattr(tf.raw_ops, "AssignVariableOp", failing(tf.raw_ops.AssignVariableOp))
             else:
                 patch.setattr(VARIABLE, "assign", failing(VARIABLE.assign))
             name = "shape_safe_assign_variable_handle"  # TensorFlow's own restoration
@@ -291,7 +291,7 @@ def keras_trained(request: pytest.FixtureRequest) -> Callable[..., Trained]:
     return lambda seed, **more: Trained(keras, seed, **more)
 
 
-@pytest.mark.parametrize("where", [(VARIABLE, "assign"), (runtime, "assign")])
+@pytest.mark.parametrize("where", [(VARIABLE, "assign"), (tf.raw_ops, "AssignVariableOp")])
 def test_verify_values_finds_a_variable_that_holds_something_else(
     keras_trained, tmp_path, monkeypatch, where
 ) -> None:
@@ -301,9 +301,11 @@ def test_verify_values_finds_a_variable_that_holds_something_else(
     wrong = getattr(wrong, "_value", wrong)
     turn = iter([True])
 
-    def assign(variable: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
-        off = (variable is wrong or variable is wrong.handle) and next(turn, False)
-        return real(variable, value + 1 if off else value, *args, **kwargs)
+    def assign(*args: Any, **kwargs: Any) -> Any:
+        which, value, *more = args or kwargs.values()
+        off = (which is wrong or which is wrong.handle) and next(turn, False)
+        changed = (which, value + 1 if off else value, *more)
+        return real(*changed) if args else real(**dict(zip(kwargs, changed, strict=True)))
 
     monkeypatch.setattr(*where, assign)
     config = {"version": 1, "restore": {"path": path, "policy": {"verify": "values"}}}
@@ -365,9 +367,9 @@ def interrupted(monkeypatch) -> Iterator[Callable[..., Any]]:
                     signal.raise_signal(signal.SIGINT)
             return real(*arguments, **options)
 
-        real = runtime.assign
+        real = tf.raw_ops.AssignVariableOp
         with monkeypatch.context() as patch:
-            patch.setattr(runtime, "assign", assign)
+            patch.setattr(tf.raw_ops, "AssignVariableOp", assign)
             yield struck
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 

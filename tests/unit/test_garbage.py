@@ -13,7 +13,6 @@ import tensorflow as tf
 import tfckpt
 from tfckpt.core.gc_pause import gc_paused
 from tfckpt.errors import CheckpointNotFoundError
-from tfckpt.live.private import runtime
 from tfckpt.live.restoring import restore
 from tfckpt.stored.open import open_checkpoint
 
@@ -76,14 +75,14 @@ def test_a_restore_of_little_waits_for_its_end_and_one_of_much_does_not(
     tmp_path, monkeypatch, little
 ) -> None:
     saved = tf.train.Checkpoint(v=tf.Variable(tf.ones(1000))).write(str(tmp_path / "ckpt"))
-    seen, real = [], runtime.assign
+    seen, real = [], tf.raw_ops.AssignVariableOp
 
     def assign(*arguments: Any, **options: Any) -> Any:
         seen.append(gc.isenabled())
         return real(*arguments, **options)
 
     monkeypatch.setattr(restore, "_SMALL", little)
-    monkeypatch.setattr(runtime, "assign", assign)
+    monkeypatch.setattr(tf.raw_ops, "AssignVariableOp", assign)
     tfckpt.Checkpoint(v=tf.Variable(tf.zeros(1000))).read(saved)
     assert seen == [little < 4000]
     assert gc.isenabled()

@@ -27,7 +27,6 @@ from tfckpt.live.deferred.may_come import (
 )
 from tfckpt.live.deferred.optimizer_state import hold_optimizers, optimizers_to_come
 from tfckpt.live.deferred.status import LoadStatus, may_fail_an_assertion
-from tfckpt.live.deferred.tf_bindings import bind
 from tfckpt.live.distribution.agreement import Restoring
 from tfckpt.live.io.local_copies import readable
 from tfckpt.live.io.tf_errors import also
@@ -157,13 +156,14 @@ def _plain(
     prepared.stored.values.verify([*(e.key for e in by_tensorflow if e.nbytes), OBJECT_GRAPH])
     steps = [s for s in assignments if is_variable(live[s.name]) and is_tensor(s)]
     path = readable(prepared.stored.prefix, without=[s.stored.key for s in steps if s.stored])
-    stored = path, prepared.stored.values, synchronous(options)
     undo = carry_out(prepared, workers, keep_all=True, objects=False)
     restored = [step.name for step in steps]
     others = live.keys() - set(restored)
     undo.watch(v for name, v in live.items() if name in others and is_variable(v))
     with _assigned_by_tensorflow(undo, prepared.stored.prefix):
-        later = restore_rest(partial(bind, companion.saver, *stored), live, restored)
+        later = restore_rest(
+            partial(companion.saver.restore, path, synchronous(options)), live, restored
+        )
         workers.done()
     undo.resolve()
     companion.deferred = None  # later values come from this checkpoint

@@ -57,25 +57,6 @@ class _CheckpointReader:
         return tf.train.load_checkpoint(self._prefix).get_tensor(key)
 
 
-def bind(saver: Any, prefix: str, values: Values, options: Any) -> Any:
-    """Bind live objects to stored ones in TensorFlow, and return TensorFlow's status.
-
-    ``saver`` is TensorFlow's ``TrackableSaver``; TensorFlow opens the checkpoint under ``prefix``.
-    """
-    if not (binds(saver) and isinstance(values, Bundle)):
-        return saver.restore(prefix, options)
-    view = view_of(saver)
-    coordinator, reader = _coordinator(saver, prefix, values, options)
-    graph = coordinator.object_graph_proto
-    Position(coordinator, 0).restore(view.root, reader)
-    numbers = {child.local_name: child.node_id for child in graph.nodes[0].children}
-    for attached in view.attached_dependencies or ():  # children of the root only
-        number = None if attached.name == "root" else numbers.get(attached.name)
-        if number is not None and number not in coordinator.object_by_proto_id:
-            Position(coordinator, number).restore(attached.ref, reader)
-    return Status(coordinator, feed_dict=None, graph_view=view, options=options)
-
-
 def bind_some(
     saver: Any,
     prefix: str,
@@ -85,10 +66,10 @@ def bind_some(
     objects: Iterable[tuple[Sequence[str], Any]],
     variables: Iterable[tuple[Sequence[str], Any]],
 ) -> Any:
-    """Like :func:`bind` for some objects, each with its path of edges in the checkpoint.
+    """Bind some objects, each with its path of edges in the checkpoint, to what is stored.
 
     Keras objects below them are skipped. ``variables`` are already restored, but may have slots.
-    Returns None if none of the objects is in the checkpoint.
+    Returns TensorFlow's status, or None if none of the objects is in the checkpoint.
     """
     if not (binds(saver) and isinstance(values, Bundle)):
         return None

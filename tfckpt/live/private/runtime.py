@@ -1,34 +1,20 @@
-"""TensorFlow's eager runtime: fast reads and assignments, tensors' memory, generators, workers.
+"""TensorFlow's eager runtime: what a handle refers to, operations, generators, workers.
 
-Seen in TensorFlow 2.16 to 2.21. What is only for speed has a public way beside it.
+Seen in TensorFlow 2.16 to 2.21.
 """
 
 from __future__ import annotations
 
-import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 
 from tfckpt.live.private.parts import needed, optional, required
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
-
 with needed("tensorflow"):
     from tensorflow.python.eager import context as _context
     from tensorflow.python.framework import op_def_registry as _op_defs
     from tensorflow.python.ops import stateful_random_ops as _random_ops
-
-_READ_MANY = "_ReadVariablesOp"
-_VARIABLE_OPS = "tensorflow.python.ops.gen_resource_variable_ops"
-_read = optional(_VARIABLE_OPS, "read_variable_op")
-_assign = optional(_VARIABLE_OPS, "assign_variable_op")
-_fast_path = optional("tensorflow.python.pywrap_tfe", "TFE_Py_FastPathExecute")
-_execute = optional("tensorflow.python.eager.execute", "execute")
-_EagerTensor = optional("tensorflow.python.framework.ops", "EagerTensor")
 
 
 def current() -> Any:
@@ -36,51 +22,6 @@ def current() -> Any:
 
 
 # Variables
-
-
-def read(handle: Any, dtype: Any) -> Any:
-    """The value of a variable, whose memory it shares on a CPU."""
-    if _read is None:
-        return tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype)
-    return _read(handle, dtype)  # a quarter faster
-
-
-def assign(handle: Any, value: Any) -> None:
-    """Assign a tensor, whose memory the variable takes over on a CPU."""
-    if _assign is None:
-        tf.raw_ops.AssignVariableOp(resource=handle, value=value, validate_shape=True)
-    else:
-        _assign(handle, value, validate_shape=True)
-
-
-def read_many(handles: Sequence[Any], dtypes: Sequence[Any]) -> Sequence[Any]:
-    """The values of variables of one device, of any dtypes.
-
-    TensorFlow has an operation for this but no public function.
-    """
-    found: Sequence[Any] = _fast_path(
-        current(), _READ_MANY, None, list(handles), "dtypes", list(dtypes)
-    )
-    return found
-
-
-def read_alike(handles: Sequence[Any], device: str, dtype: Any) -> Sequence[Any]:
-    """The values of variables of one device and dtype."""
-    if not _reads_alike():
-        return [tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype) for handle in handles]
-    count = len(handles)
-    attributes = ("N", count, "dtypes", (dtype.as_datatype_enum,) * count)
-    with tf.device(device):
-        found: Sequence[Any] = _execute(_READ_MANY, count, list(handles), attributes, current())
-    return found
-
-
-@functools.cache
-def _reads_alike() -> bool:
-    """Whether this TensorFlow has the operation, with the attributes used here."""
-    known = operation(_READ_MANY)
-    attributes = {"N", "dtypes"}
-    return bool(_execute and known and {each.name for each in known.attr} == attributes)
 
 
 def variable_dtype(handle: Any) -> Any:
@@ -91,38 +32,6 @@ def variable_dtype(handle: Any) -> Any:
     if known is None or not known.is_set or not known.shape_and_type:
         return None
     return tf.as_dtype(known.shape_and_type[0].dtype)
-
-
-# Tensors
-
-
-def tensor(array: np.ndarray, dtype: Any) -> Any:
-    """An eager tensor with a copy of an array."""
-    device = getattr(current(), "device_name", "")
-    if _EagerTensor is None:
-        return tf.constant(array, dtype)
-    # Without a device TensorFlow would look for one called "".
-    return _EagerTensor(array, device or None, dtype.as_datatype_enum)
-
-
-def memory_of(value: Any) -> Any:
-    """The content of an eager tensor, on a CPU without a copy; bytes or an array of objects too."""
-    shared = getattr(value, "_numpy_internal", None)
-    return value.numpy() if shared is None else shared()
-
-
-def array_of(value: Any) -> Any:
-    """The same with TensorFlow's errors; a scalar is a number."""
-    shared = getattr(value, "_numpy", None)
-    return value.numpy() if shared is None else shared()
-
-
-def dtype_and_shape(value: Any) -> tuple[int, tuple[int, ...]]:
-    """The number of an eager tensor's dtype, and its shape."""
-    try:
-        return value._datatype_enum(), value._shape_tuple()
-    except AttributeError:
-        return value.dtype.as_datatype_enum, tuple(value.shape.as_list())
 
 
 # Operations

@@ -34,7 +34,7 @@ from tfckpt.live.objects.thread_lock import assigning, interrupt_waits
 from tfckpt.live.restoring import buffers
 from tfckpt.live.restoring.incoming import Incoming, cast_for, kept_bytes
 from tfckpt.live.variables.distributed import parts, pieces
-from tfckpt.live.variables.variables import raw
+from tfckpt.live.variables.variables import array_of, raw
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -67,7 +67,6 @@ class Undo:
     read_twice: int = 0
     follow: Callable[[], None] = lambda: None
     _kept: list[_Kept] = dataclasses.field(default_factory=list)
-    _ahead: dict[int, tf.Tensor] = dataclasses.field(default_factory=dict)
     _bytes: int = 0
     _freed: int = 0
 
@@ -87,27 +86,14 @@ class Undo:
             inner.assign(value)
             self.freed(nbytes)
 
-    def look_ahead(self, values: Iterable[Direct]) -> None:
-        """Read the old values of plain variables in parallel, before the first is assigned."""
-        found, nbytes = [], 0
-        for item in values:
-            nbytes += item.entry.nbytes
-            if nbytes > UNDO_BYTES and not self.keep_all:
-                break
-            if item.plain:
-                found.append(item.variable)
-        self._ahead = buffers.read_parallel(found)
-
     def assign_plain(self, inner: Any, value: Any, nbytes: int, *, copied: bool) -> None:
         """Let a plain variable take over a buffer, or copy it; and keep the old value."""
         assign = buffers.copy_plain if copied else buffers.assign_plain
-        old = self._ahead.pop(id(inner), None)
         if self._keeps(nbytes):
-            kept = _Kept(inner, buffers.read_plain(inner) if old is None else old)
+            kept = _Kept(inner, buffers.read_plain(inner))
             self._kept.append(kept)
             kept.new = assign(inner, value)
         else:
-            del old
             assign(inner, value)
             self.freed(0 if copied else nbytes)
 
@@ -171,12 +157,11 @@ class Undo:
 
     def forget(self) -> None:
         self._kept.clear()
-        self._ahead.clear()
 
 
 def _same(item: tf.Tensor, other: tf.Tensor) -> bool:
     """Whether two tensors hold the same bytes; on a CPU, usually the same buffer."""
-    return _same_bytes(buffers.array_of(item), buffers.array_of(other))
+    return _same_bytes(array_of(item), array_of(other))
 
 
 def _same_bytes(item: Any, other: Any) -> bool:
@@ -215,7 +200,6 @@ def apply(
     if objects:
         _restore_objects(objects)
     with assigning(), interrupt_waits(), _roll_back_on_error(undo, plan.source):
-        undo.look_ahead(direct.values())
         for item, buffer in values.in_turn(direct.values()):
             _assign_direct(undo, item, buffer)
         for step in others:
@@ -225,7 +209,7 @@ def apply(
         undo.follow()
         if verify == "values":
             for item, buffer in values.in_turn(direct.values()):
-                _compare(item.step.name, item.variable, buffers.array_of(buffer.value))
+                _compare(item.step.name, item.variable, array_of(buffer.value))
                 undo.freed(item.entry.nbytes)
             for step in others:
                 _compare(step.name, raw(variables[step.name]), values.take(step))
@@ -306,6 +290,6 @@ def _refused(name: str, error: Exception) -> RestoreError:
 
 def _compare(name: str, variable: Any, expected: Any) -> None:
     for part, piece in pieces(variable, expected):
-        value = buffers.array_of(part.read_value())
+        value = array_of(part.read_value())
         if not _same_bytes(value, np.asarray(piece).astype(value.dtype, copy=False)):
             raise RestoreError(f"{name}: the variable does not hold the value that was assigned")

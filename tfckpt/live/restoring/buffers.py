@@ -1,4 +1,4 @@
-"""Memory that a variable takes over without a copy, and fast reads and assignments.
+"""Memory that a variable takes over without a copy.
 
 A value that is read into a tensor's buffer is never copied: assigning the tensor makes its buffer
 the variable's. While somebody else still holds the buffer, TensorFlow copies it before an in-place
@@ -12,7 +12,6 @@ Everything except TensorFlow's own ``ResourceVariable`` is read and assigned by 
 
 from __future__ import annotations
 
-import contextlib
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,18 +19,14 @@ import numpy as np
 import tensorflow as tf
 
 from tfckpt.core.dtypes import numpy_dtype
-from tfckpt.live.private import runtime
 from tfckpt.live.private.tensorflow import ResourceVariable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tfckpt.core.inventory import Shape
     from tfckpt.stored.bundles.encoding.index_proto import BundleEntry
 
 _ASSIGN = ResourceVariable.assign
 _ALL, _ONE, _WHOLE = [0], [1], {"begin_mask": 1, "end_mask": 1}
-_PARALLEL = 1000
 COPIED = 256 << 10  # up to here a copy is cheaper than an empty tensor
 
 
@@ -56,30 +51,14 @@ def is_plain(variable: Any, dtype: str) -> bool:
 
 def read_plain(variable: Any) -> Any:
     """The value of a plain variable, whose memory it shares on a CPU."""
-    return runtime.read(variable.handle, variable.dtype)
-
-
-def read_parallel(variables: Sequence[Any]) -> dict[int, Any]:
-    """Variable ``id`` → value of each plain variable, as :func:`read_plain` returns it.
-
-    Variables that TensorFlow cannot read together (on several devices, or without a value) are
-    left out.
-    """
-    found: dict[int, Any] = {}
-    for start in range(0, len(variables), _PARALLEL):
-        some = variables[start : start + _PARALLEL]
-        handles, dtypes = [each.handle for each in some], [each.dtype for each in some]
-        with contextlib.suppress(Exception):  # the single reads report what is wrong
-            values = runtime.read_many(handles, dtypes)
-            found.update(zip(map(id, some), values, strict=True))
-    return found
+    return tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype)
 
 
 def assign_plain(variable: Any, value: Any) -> Any:
     """Assign a value that nobody writes to any more; returns it as a tensor."""
     if isinstance(value, np.ndarray):
-        value = runtime.tensor(value, variable.dtype)
-    runtime.assign(variable.handle, value)
+        value = tf.constant(value, variable.dtype)
+    tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value)
     return value
 
 
@@ -95,11 +74,6 @@ def copy_plain(variable: Any, value: Any) -> Any:
     )
     tf.raw_ops.DisableCopyOnRead(resource=variable.handle)
     return read_plain(variable)
-
-
-def array_of(value: Any) -> np.ndarray:
-    """A tensor or array as a NumPy array, without a copy if it is on a CPU."""
-    return np.asarray(runtime.array_of(value) if isinstance(value, tf.Tensor) else value)
 
 
 def empty(entry: BundleEntry, *, plain: bool) -> Buffer:
@@ -118,7 +92,7 @@ _numpy_dtype = lru_cache(64)(numpy_dtype)
 def _empty_tensor(shape: Shape, dtype: str) -> Buffer:
     with tf.device("CPU:0"):
         tensor = tf.raw_ops.Empty(shape=_as_tensor(shape), dtype=_dtype(dtype))
-    return Buffer(tensor, runtime.array_of(tensor).reshape(-1).view(np.uint8))
+    return Buffer(tensor, tensor.__array__().reshape(-1).view(np.uint8))
 
 
 @lru_cache(256)

@@ -1,11 +1,9 @@
 """Reads the tensors of a save.
 
-TensorFlow reads a variable with three operations inside two device scopes, in about 20 µs. Here one
-operation reads many plain variables of one device and dtype. It returns what ``ReadVariableOp``
-returns: the variable's own buffer, which the next update copies instead of changing it
-(tensorflow/core/kernels/training_op_helpers.h), or a copy where sparse updates write in place.
-Everything else (distributed and sharded variables, tables, iterators, Python state) is asked for
-its tensors by TensorFlow's own methods.
+``ReadVariableOp`` returns the buffer of a plain variable, which the next update copies instead of
+changing it (tensorflow/core/kernels/training_op_helpers.h), or a copy where sparse updates write in
+place. Everything else (distributed and sharded variables, tables, iterators, Python state) is asked
+for its tensors by TensorFlow's own methods.
 """
 
 from __future__ import annotations
@@ -17,7 +15,6 @@ import tensorflow as tf
 
 from tfckpt.core.dtypes import ITEM_BYTES
 from tfckpt.live.private.either_keras import value_of
-from tfckpt.live.private.runtime import read_alike
 from tfckpt.live.private.tensorflow import (
     SERIALIZE,
     ObjectIdentityDictionary,
@@ -26,8 +23,6 @@ from tfckpt.live.private.tensorflow import (
     Sharded,
 )
 from tfckpt.live.variables.variables import raw
-
-_AT_ONCE = 256
 
 
 def read(gathered: Any) -> tuple[dict[str, Any], Any]:
@@ -38,25 +33,17 @@ def read(gathered: Any) -> tuple[dict[str, Any], Any]:
     own: dict[str, Any] = {}
     others = ObjectIdentityDictionary()
     devices = _devices()
-    alike: dict[tuple[str, Any], list[tuple[str, Any, Any]]] = {}
     for trackable, specs in gathered.items():
         if trackable is None:  # the object graph
             own.update(specs)
         elif len(specs) == 1 and _is_plain_variable(trackable, devices):
-            variable = raw(trackable)
-            found = alike.setdefault((variable.handle.device, variable.dtype), [])
-            found.append((*specs, variable.handle, trackable))
+            (key,), inner = specs, raw(trackable)
+            try:
+                own[key] = tf.raw_ops.ReadVariableOp(resource=inner.handle, dtype=inner.dtype)
+            except tf.errors.OpError:  # a variable without a value
+                others[trackable] = specs
         else:
             others[trackable] = specs
-    for (device, dtype), found in alike.items():
-        for start in range(0, len(found), _AT_ONCE):
-            keys, handles, trackables = zip(*found[start : start + _AT_ONCE], strict=True)
-            try:
-                tensors = read_alike(handles, device, dtype)
-            except tf.errors.OpError:  # a variable without a value
-                others.update((each, gathered[each]) for each in trackables)
-            else:
-                own.update(zip(keys, tensors, strict=True))
     for specs in others.values():
         read_specs(specs)
     own.update(_taken_out(others, devices))

@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from tfckpt.core.dtypes import DTYPES, ITEM_BYTES
 from tfckpt.live.io.local_copies import writable
-from tfckpt.live.private.runtime import dtype_and_shape, memory_of
+from tfckpt.live.variables.variables import array_of
 from tfckpt.stored.bundles.bundle import data_path, index_path
 from tfckpt.stored.bundles.writing.parallel_write import (
     BundleValue,
@@ -95,8 +95,7 @@ def _sync_all(prefix: str, files: Files) -> None:
 
 
 def _value(key: str, tensor: Any, check_finite: bool) -> BundleValue:
-    number, shape = dtype_and_shape(tensor)
-    dtype = DTYPES[number]
+    dtype, shape = DTYPES[tensor.dtype.as_datatype_enum], tuple(tensor.shape)
     nbytes = math.prod(shape) * ITEM_BYTES.get(dtype, 0)
     return BundleValue(key, dtype, shape, nbytes, check_finite, tensor)
 
@@ -105,9 +104,9 @@ def _pieces(value: BundleValue) -> Iterable[np.ndarray]:
     """The bytes of an eager tensor: without a copy on the CPU, else in pieces."""
     tensor = value.held
     if value.dtype == "string":
-        return (np.array(memory_of(tensor), object),)
+        return (np.array(tensor.numpy(), object),)
     if value.nbytes <= PIECE or tensor.device.endswith("CPU:0"):
-        return (np.asarray(memory_of(tensor)),)
+        return (array_of(tensor),)
     return _taken_off(tensor, PIECE // ITEM_BYTES[value.dtype])
 
 
@@ -117,7 +116,7 @@ def _taken_off(tensor: Any, count: int) -> Iterator[np.ndarray]:
     for start in range(0, flat.shape[0], count):
         with tf.device(tensor.device):
             piece = flat[start : start + count]
-        yield np.asarray(memory_of(piece))
+        yield np.asarray(piece)
 
 
 class _OtherShards(tf.train.experimental.ShardByTaskPolicy):  # type: ignore[misc]

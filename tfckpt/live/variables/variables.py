@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from tfckpt.live.private import either_keras, tf_keras
@@ -67,6 +68,13 @@ def as_int(value: Any) -> int:
 
 def last_name(variable: Any) -> str:
     return str(variable.name).removesuffix(":0").rpartition("/")[2]
+
+
+def array_of(value: Any) -> np.ndarray:
+    """A tensor or array as a NumPy array, without a copy if it is on a CPU."""
+    if isinstance(value, tf.Tensor) and value.shape.rank == 0:
+        value = value.numpy()  # TensorFlow gives NumPy no array of a scalar
+    return np.asarray(value)
 
 
 def on_host(tensor: Any) -> Any:
