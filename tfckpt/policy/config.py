@@ -293,6 +293,12 @@ class Config(Model):
         return value
 
     @property
+    def members(self) -> tuple[Source, ...]:
+        """All sources that values may come from."""
+        first_of = self.restore.first_of if self.restore else ()
+        return tuple(member for source in first_of for member in source.members)
+
+    @property
     def unused_policy_hint(self) -> str:
         """A hint if a source has no policy and the config has a policy that no source uses.
 
@@ -301,13 +307,9 @@ class Config(Model):
         >>> load_config({"version": 1, "restore": restore, "policies": policies}).unused_policy_hint
         'no source uses the policy `finetune`: write `policy: finetune` beside its `path`'
         """
-        first_of = self.restore.first_of if self.restore else ()
-        members = [member for source in first_of for member in source.members]
-        unnamed = sorted(
-            self.policies.keys()
-            - {member.policy for member in members if isinstance(member.policy, str)}
-        )
-        without = [source for source in members if "policy" not in source.model_fields_set]
+        used = {source.policy for source in self.members if isinstance(source.policy, str)}
+        unnamed = sorted(self.policies.keys() - used)
+        without = [source for source in self.members if "policy" not in source.model_fields_set]
         if not unnamed or not without:
             return ""
         which = ", ".join(f"`{name}`" for name in unnamed)
@@ -341,12 +343,10 @@ def directory_mismatch(config: Config) -> str:
     >>> print(directory_mismatch(load_config({"version": 1, **run})))
     manager.directory 'runs/digits' and restore.directory 'runs/digit' are nearly the same: ...
     """
-    if config.manager is None or config.restore is None:
-        return ""
-    if restores_its_own(config):
+    if config.manager is None or config.restore is None or restores_its_own(config):
         return ""
     own, name = config.manager.directory, config.manager.checkpoint_name
-    sources = list(_directories(config.restore))
+    sources = list(_directories(config))
     key = "restore.directory" if len(config.restore.first_of) == 1 else "restore.first_of"
     for path, other in sources:
         if same_directory(own, path):
@@ -369,19 +369,16 @@ def directory_mismatch(config: Config) -> str:
 
 def restores_its_own(config: Config) -> bool:
     """Whether a restarted run finds what it has saved."""
-    if config.manager is None or config.restore is None:
+    if config.manager is None:
         return False
     own, name = config.manager.directory, config.manager.checkpoint_name
-    return any(
-        same_directory(own, at) and name == other for at, other in _directories(config.restore)
-    )
+    return any(same_directory(own, at) and name == other for at, other in _directories(config))
 
 
-def _directories(restore: Restore | OnlySource) -> Iterator[tuple[str, str]]:
-    for source in restore.first_of:
-        for member in source.members:
-            if member.directory is not None:
-                yield member.directory, member.checkpoint_name
+def _directories(config: Config) -> Iterator[tuple[str, str]]:
+    for source in config.members:
+        if source.directory is not None:
+            yield source.directory, source.checkpoint_name
 
 
 def _absolute(path: str) -> str:

@@ -55,7 +55,7 @@ def load_config(source: _Source | Config, env: Mapping[str, str] = os.environ) -
     document, file = _read(source)
     config = _validate(Config, document, file, env)
     for path, policy in _policies_in(config, ()):
-        _locate_rules(policy, path, document, file)
+        _locate(policy, path, document, file)
     return config
 
 
@@ -82,7 +82,7 @@ def load_policy(
     policy = _validate(Policy, document, file, env)
     if not isinstance(source, Mapping):
         policy = policy.model_copy(update={"name": FilePath(source).stem})
-    _locate_rules(policy, (), document, file)
+    _locate(policy, (), document, file)
     return policy
 
 
@@ -163,6 +163,11 @@ def _policies_in(value: object, path: Path) -> Iterator[tuple[Path, Policy]]:
         yield from _policies_in(inner, (*path, key))
 
 
+def _locate(policy: Policy, path: Path, document: Document, file: str) -> None:
+    if document.keys:
+        policy._locations = RuleLocations(file, path, document.values)
+
+
 def _with_position(fault: ConfigFault, document: Document) -> Problem:
     path = fault.path
     message, _, _, hint = fault.show()
@@ -177,17 +182,3 @@ def _with_position(fault: ConfigFault, document: Document) -> Problem:
         position = above if isinstance(last, int) else document.keys.get(path, above)
     position = position or document.values[()]
     return Problem(message, *position, hint)
-
-
-def _locate_rules(policy: Policy, path: Path, document: Document, file: str) -> None:
-    if not document.keys:
-        return
-    at = {}
-    for field in type(policy).model_fields:
-        below = (*path, field.rstrip("_"))
-        if below in document.values:
-            at[field, 0] = document.values[below]
-            count = len(value) if isinstance(value := getattr(policy, field), tuple) else 0
-            rules = (((field, i), (*below, i)) for i in range(count))
-            at |= {rule: document.values[key] for rule, key in rules if key in document.values}
-    policy._locations = RuleLocations(file, at)

@@ -48,6 +48,8 @@ from tfckpt.policy.fields import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tfckpt.policy.messages import Path
+
 Action = Literal["error", "warn", "ignore"]
 Assertion = Literal["consumed", "existing_objects_matched", "nontrivial_match", "none"]
 Dtype = Literal[
@@ -66,12 +68,11 @@ _PRESETS: dict[str | None, tuple[Action, Action]] = {
 
 @dataclasses.dataclass(frozen=True)
 class RuleLocations:
-    """Lines and columns of a policy's rules; ignored by comparison, so all are equal."""
+    """Lines and columns of a policy in its file; ignored by comparison, so all are equal."""
 
     file: str = dataclasses.field(default="", compare=False)
-    at: Mapping[tuple[str, int], tuple[int, int]] = dataclasses.field(
-        default_factory=dict, compare=False
-    )
+    path: Path = dataclasses.field(default=(), compare=False)
+    at: Mapping[Path, tuple[int, int]] = dataclasses.field(default_factory=dict, compare=False)
 
 
 class Rename(Model):
@@ -249,7 +250,8 @@ class Policy(Model):
         >>> Policy(exclude=("model/head/**",)).where("exclude", 0)
         (0, 0)
         """
-        return self._locations.at.get((field, index), (0, 0))
+        at, key = self._locations.at, (*self._locations.path, field.rstrip("_"))
+        return at.get((*key, index)) or ((0, 0) if index else at.get(key, (0, 0)))
 
     @field_validator("name", mode="before")
     @classmethod

@@ -50,7 +50,6 @@ _OTHER_NUMBER = (
     "is a different number, or text, for different YAML parsers",
     "for a number, write it in decimal, without leading zeros, `_` or `:`; ",
 )
-_SPECIAL = "has a special meaning in YAML that configs do not support", ""
 _BY_KIND = {  # what YAML 1.1 takes a word for
     "bool": ("is a boolean for some YAML parsers and text for others", "for a boolean, write {}; "),
     "merge": ("is a YAML merge key; configs do not support merge keys", ""),
@@ -275,7 +274,9 @@ class _Builder:
         kind = self._loader.resolve(yaml.ScalarNode, text, event.implicit).rpartition(":")[2]
         if kind == "str" and not _NUMBER_TO_SOME.fullmatch(text):
             return text
-        what, hint = _BY_KIND.get(kind, _SPECIAL)
+        what, hint = _BY_KIND.get(
+            kind, ("has a special meaning in YAML that configs do not support", "")
+        )
         if text.lower().lstrip("+-") in {".nan", ".inf"}:
             what, hint = "is not a number that a key can have", ""
         hint = hint.format("true" if text.lower() in {"yes", "on", "true"} else "false")
