@@ -21,8 +21,8 @@ from tfckpt.live.private.tensorflow import Trackable
 from tfckpt.live.saving.untracked import checked
 from tfckpt.live.variables.flavors import flavor_of
 from tfckpt.policy import STRICT, Config, Policy, Restore, Source, load_config, load_policy
-from tfckpt.policy.base.messages import did_you_mean, keys_of, show_value
 from tfckpt.policy.load import CONFIGS
+from tfckpt.policy.messages import did_you_mean, keys_of, show_value
 from tfckpt.run import Run
 from tfckpt.stored.commits.discovery import candidates
 from tfckpt.stored.io.files import LOCAL, absolute

@@ -22,8 +22,7 @@ PACKAGE = PROJECT / "tfckpt"
 FLOORS: list[set[str]] = [
     {"errors", "version"},
     {"core"},
-    {"policy/base", "stored/io"},
-    {"policy/adaptations"},
+    {"stored/io"},
     {"policy"},
     {"stored/paths"},
     {"stored/bundles/encoding"},

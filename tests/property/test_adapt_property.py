@@ -21,7 +21,7 @@ from tfckpt.core.inventory import Entry, Inventory, Role
 from tfckpt.live.restoring.adapt import adapted
 from tfckpt.planning import Status, make_plan
 from tfckpt.policy import Policy
-from tfckpt.policy.adaptations.operation import PlanContext
+from tfckpt.policy.adapt import PlanContext
 from tfckpt.stored.io.word_list import read_words
 
 SIZES = st.integers(1, 4)

@@ -143,7 +143,7 @@ def test_every_fault_of_a_manager_has_its_line(tmp_path: Path) -> None:
         13: "keep[1]: a rule must have exactly one of",
         14: "keep[2]: `best` needs `monitor` and `mode`",
         17: "keep[3].mode: expected 'min' or 'max', found the text 'auto'",
-        19: "`mode` goes with `best`, and this rule is `latest` (`latest` is on line 18)",
+        19: "`mode` goes with `best`",
         20: "keep[5].every_n_hours: expected more than 0",
         21: "keep[6].pin: expected a list, found the number 3",
         22: "keep[7].every_n_steps: expected a whole number",
@@ -236,6 +236,12 @@ def test_a_single_source_stands_under_restore_itself(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("select", [[], {}, [1], True, -1, None])
+def test_what_is_no_selection_is_refused(select: Any) -> None:
+    error = refused({"version": 1, "restore": {"directory": "a", "select": select}})
+    assert "restore.select: expected latest, best or a checkpoint number" in str(error)
+
+
 @pytest.mark.parametrize(
     ("text", "env", "filled"),
     [
@@ -281,6 +287,24 @@ def test_what_would_be_another_directory_than_was_meant_is_an_error(
     (problem,) = refused(path, {"EMPTY": "", "BLANK": "runs "}).problems
     assert message in problem.message
     assert problem.line == 3
+
+
+def test_a_variable_may_name_a_policy_and_a_size_but_no_word(tmp_path: Path) -> None:
+    policies = {"a": {"max_memory": "${SIZE}"}, "b": {}}
+    restore = {"path": "zoo", "policy": "${POLICY:-b}"}
+    config = load_config({"version": 1, "restore": restore, "policies": policies}, {"SIZE": "2KiB"})
+    assert config.restore is not None
+    assert config.policy_of(config.restore.first_of[0]).name == "b"
+    assert config.policies["a"].max_memory == 2048
+    path = write(tmp_path, "version: 1\npolicies: {a: {api: '${API}'}}\n")
+    (problem,) = refused(path, {"API": "read"}).problems
+    assert (problem.line, problem.column) == (2, 21)
+    assert "expected 'restore' or 'read', found the text '${API}'" in problem.message
+    assert "variables are filled in only in" in problem.hint
+
+
+def test_a_model_made_in_python_has_no_variables() -> None:
+    assert Policy(lock="${A}").lock == "${A}"
 
 
 def test_selectors_are_not_filled_in() -> None:

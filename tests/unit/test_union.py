@@ -163,10 +163,10 @@ def test_the_report_and_the_json_say_which_value_came_from_where() -> None:
 
 
 def test_a_policy_with_training_state_is_refused_where_a_training_begins() -> None:
-    from tfckpt.policy import Config, Restore
+    from tfckpt.policy import Config
 
     policies = {"resume": {"training_state": ["epoch"]}}
     for source in ({"all_of": [{"path": "a", "policy": "resume"}] * 2}, {"average": ["a", "b"]}):
         given = {"policy": "resume", **source} if "average" in source else source
         with pytest.raises(PolicyError, match="policy `resume` has `training_state`"):
-            Config(version=1, policies=policies, restore=Restore(**given))
+            Config(version=1, policies=policies, restore=given)

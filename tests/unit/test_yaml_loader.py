@@ -167,18 +167,18 @@ def test_all_values_that_are_refused_are_found_at_once() -> None:
     assert [p.line for p in problems("a: no\nb: 012\nc: ok\nd: [&x 1, *x]\n")] == [1, 2, 4, 4]
 
 
-COLUMNS = "begins in column {}, the line above in column {}; keys of one mapping"
+COLUMN = "keys of one mapping, or items of one list, begin in the same column"
 
 
 @pytest.mark.parametrize(
     ("text", "hint", "line"),
     [
-        ("a:\n  b: 1\n   c: 2\n", COLUMNS.format(4, 3), 3),
-        ("a:\n    b: 1\n\n  c: 2\n", COLUMNS.format(3, 5), 4),
-        ("  a: 1\nb: 2\n", COLUMNS.format(1, 3), 2),
-        ("a:\n  - b: 1\n   c: 2\n", COLUMNS.format(4, 3), 3),
-        ("a:\n    - b\n   - c\n", COLUMNS.format(4, 5), 3),
-        ("a:\n  b 1\n  c: 2\n", "the line above has no colon", 3),
+        ("a:\n  b: 1\n   c: 2\n", COLUMN, 3),
+        ("a:\n    b: 1\n\n  c: 2\n", COLUMN, 4),
+        ("  a: 1\nb: 2\n", COLUMN, 2),
+        ("a:\n  - b: 1\n   c: 2\n", COLUMN, 3),
+        ("a:\n    - b\n   - c\n", COLUMN, 3),
+        ("a:\n  b 1\n  c: 2\n", "each key has a colon", 3),
         ("a: b: c\n", "in quotes", 1),
         ("a: 'b' c\n", "in quotes", 1),
         ("", "`version: 1`, then `restore: {directory: runs/digits}`", 1),

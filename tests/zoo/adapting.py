@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tfckpt.core.inventory import Entry, Inventory, Role
 from tfckpt.planning import make_plan
 from tfckpt.policy import Policy
-from tfckpt.policy.adaptations.operation import PlanContext
+from tfckpt.policy.adapt import PlanContext
 
 if TYPE_CHECKING:
     from tfckpt.planning import Plan

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tfckpt.errors import CheckpointNotFoundError
 from tfckpt.live.io.remote_files import files_of
 from tfckpt.policy import Latest
-from tfckpt.policy.directories import directory_mismatch, same_directory
+from tfckpt.policy.config import directory_mismatch, same_directory
 from tfckpt.stored.paths.lookalikes import Audience, look
 
 if TYPE_CHECKING:

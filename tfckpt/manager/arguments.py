@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from tfckpt.errors import SaveError
 from tfckpt.policy import Keep
-from tfckpt.policy.base.messages import problems_of
+from tfckpt.policy.messages import problems_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -40,7 +40,7 @@ from tfckpt.planning.matching.layers_by_position import Unnamed
 from tfckpt.planning.matching.routing import Route, Router
 from tfckpt.planning.matching.rules import Renames, Rules, also_known, by_role
 from tfckpt.planning.plan import Plan
-from tfckpt.policy.adaptations.operation import PlanContext
+from tfckpt.policy.adapt import PlanContext
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence

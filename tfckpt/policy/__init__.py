@@ -3,8 +3,7 @@
 Imports ``core`` and ``errors`` only.
 """
 
-from tfckpt.policy.config import STRICT, Config, Latest, Restore, Source
-from tfckpt.policy.json_schema import schema
+from tfckpt.policy.config import STRICT, Config, Latest, OnlySource, Restore, Source
 from tfckpt.policy.load import load_config, load_policy
 from tfckpt.policy.manager import Keep, Manager, Save
 from tfckpt.policy.policy import InputSpec, OptimizerRules, Policy, Rename
@@ -16,6 +15,7 @@ __all__ = [
     "Keep",
     "Latest",
     "Manager",
+    "OnlySource",
     "OptimizerRules",
     "Policy",
     "Rename",
@@ -24,5 +24,4 @@ __all__ = [
     "Source",
     "load_config",
     "load_policy",
-    "schema",
 ]

@@ -8,7 +8,9 @@ checkpoints, which has none.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+import difflib
+import os
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     AfterValidator,
@@ -18,24 +20,29 @@ from pydantic import (
     Tag,
     ValidationInfo,
     field_validator,
-    model_validator,
 )
 
-from tfckpt.policy.base.fields import (
+from tfckpt.core.nearby import numberless
+from tfckpt.policy.fields import (
+    Expanded,
     FileName,
+    GoesWith,
     Listed,
     Model,
+    OneOf,
     PathText,
     Positive,
     Text,
+    beside,
     fault,
+    lacks,
 )
-from tfckpt.policy.base.messages import ABOVE, did_you_mean, show_value
-from tfckpt.policy.manager import Manager  # noqa: TC001 (pydantic reads it)
+from tfckpt.policy.manager import BY_A_METRIC, Manager
+from tfckpt.policy.messages import ABOVE, did_you_mean, show_value
 from tfckpt.policy.policy import Policy
 
 if TYPE_CHECKING:
-    from pydantic_core import PydanticCustomError
+    from collections.abc import Iterator
 
 STRICT = Policy(name="strict")
 """The default policy: everything must match, and everything is restored."""
@@ -43,30 +50,12 @@ STRICT = Policy(name="strict")
 
 def _select(value: Any) -> Any:
     number = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-    if not number and value not in {"latest", "best"}:
+    if not number and value not in ("latest", "best"):
         raise fault(f"expected latest, best or a checkpoint number, found {show_value(value)}")
     return value
 
 
-def _unknown_policy(name: str, declared: Any) -> PydanticCustomError | None:
-    names = {STRICT.name, *declared}
-    if name in names:
-        return None
-    return fault(f"there is no policy `{name}`", hint=did_you_mean(name, names))
-
-
-_LOCATIONS = {
-    "path": "one checkpoint",
-    "directory": "a directory of numbered checkpoints",
-    "average": "a list of checkpoints",
-    "all_of": "a list of sources",
-}
-_HINT = "keep one: " + "; ".join(f"`{key}` is {meaning}" for key, meaning in _LOCATIONS.items())
-
-
-def _location(info: ValidationInfo) -> str:
-    """Which of the location keys, among those validated before this one, is present."""
-    return next((key for key in _LOCATIONS if info.data.get(key) is not None), "")
+_Select = Annotated[Literal["latest", "best"] | int, BeforeValidator(_select), Expanded]
 
 
 class Latest(Model):
@@ -78,6 +67,16 @@ class Latest(Model):
     """What the names of the checkpoints begin with: ckpt for ckpt-1."""
     latest: Annotated[int, Field(ge=2)]
     """How many of the newest to average, at least 2; it is an error if there are fewer."""
+
+
+_Average = Annotated[
+    Annotated[tuple[PathText, ...], Listed, Tag("\0list")] | Annotated[Latest, Tag("\0latest")],
+    Discriminator(lambda v: "\0latest" if isinstance(v, dict | Latest) else "\0list"),
+]
+_PolicyOrName = Annotated[
+    Annotated[str, Expanded, Tag("\0name")] | Annotated[Policy, Tag("\0inline")],
+    Discriminator(lambda v: "\0inline" if isinstance(v, dict | Policy) else "\0name"),
+]
 
 
 def _member(source: Source) -> Source:
@@ -101,14 +100,7 @@ class Source(Model):
     """Path of one checkpoint, without .index: zoo/imagenet/ckpt-900."""
     directory: PathText | None = None
     """Directory of numbered checkpoints; a relative path is relative to the working directory."""
-    average: (
-        Annotated[
-            Annotated[tuple[PathText, ...], Listed, Tag("\0list")]
-            | Annotated[Latest, Tag("\0latest")],
-            Discriminator(lambda v: "\0latest" if isinstance(v, dict | Latest) else "\0list"),
-        ]
-        | None
-    ) = None
+    average: _Average | None = None
     """Checkpoints whose weights are averaged; the optimizer's state is not restored."""
     all_of: Annotated[tuple[Annotated[Source, AfterValidator(_member)], ...], Listed] | None = (
         Field(default=None, validate_default=True)
@@ -118,145 +110,130 @@ class Source(Model):
     """Relative weight of each checkpoint listed in `average`; need not sum to 1."""
     checkpoint_name: FileName = "ckpt"
     """What the names of the checkpoints in the directory begin with: ckpt for ckpt-1."""
-    select: Annotated[Literal["latest", "best"] | int, BeforeValidator(_select)] = "latest"
+    select: _Select = "latest"
     """Which checkpoint of the directory: latest, best, or its number."""
     monitor: Text | None = None
     """Metric of `select: best`; without it, that of the `best` rule by which the run was saved."""
-    mode: Literal["min", "max"] | None = None
+    mode: Literal["min", "max"] | None = Field(default=None, validate_default=True)
     """Whether the lowest (min) or the highest (max) value of the metric is the best."""
-    policy: Annotated[
-        Annotated[str, Tag("\0name")] | Annotated[Policy, Tag("\0inline")],
-        Discriminator(lambda v: "\0inline" if isinstance(v, dict | Policy) else "\0name"),
-    ] = STRICT.name
+    policy: _PolicyOrName = STRICT.name
     """Name of a policy under `policies`, or the policy itself."""
     on_damaged: Literal["error", "next"] = "error"
     """If there are checkpoints and none can be read: fail, or try the next source."""
+
+    one_of: ClassVar = OneOf(
+        ("path", "directory", "average", "all_of"),
+        "a source has",
+        "neither `path`, `directory`, `average` nor `all_of`",
+        "write one of them: `path` is one checkpoint; `directory` is a directory of numbered "
+        "checkpoints; `average` is a list of checkpoints; `all_of` is a list of sources",
+    )
+    goes_with: ClassVar = (
+        GoesWith(
+            "checkpoint_name select",
+            "path average all_of",
+            beside,
+            "`{key}` applies to a `directory`, and this source has `{other}`",
+            "remove `{key}`",
+        ),
+        GoesWith(
+            "weights",
+            "average",
+            lambda _, average: not isinstance(average, tuple),
+            "`weights` needs a list of checkpoints under `average`",
+            "remove `weights`",
+        ),
+        GoesWith(
+            "weights",
+            "average",
+            lambda weights, average: (
+                weights is not None
+                and len(weights) != len(average)
+                and f"`weights` has {len(weights)} numbers, `average` {len(average)} checkpoints"
+            ),
+        ),
+        GoesWith(
+            "monitor mode",
+            "select",
+            lambda value, select: value is not None and select != "best",
+            "`{key}` goes with `select: best`",
+            "add `select: best`, or remove `{key}`",
+        ),
+        GoesWith("mode", "monitor", lacks, "`mode` needs `monitor`", BY_A_METRIC),
+        GoesWith(
+            "mode",
+            "monitor",
+            lambda mode, monitor: monitor is not None and mode is None,
+            "`monitor` needs `mode`",
+            BY_A_METRIC,
+            f"{ABOVE}monitor",
+        ),
+        GoesWith(
+            "policy",
+            "all_of",
+            beside,
+            "`policy` cannot stand beside `all_of`: each of its sources has its own policy",
+            "move `policy` into the sources, beside their `path` or `directory`",
+        ),
+    )
 
     @property
     def members(self) -> tuple[Source, ...]:
         """The sources that values come from: those of ``all_of``, or this one."""
         return self.all_of or (self,)
 
-    @field_validator("directory", "average", "all_of")
+    @field_validator("average", "all_of")
     @classmethod
-    def _one_place(cls, value: Any, info: ValidationInfo) -> Any:
-        other = _location(info)
-        if value is not None and other:
-            raise fault(
-                f"a source has both `{info.field_name}` and `{other}`", hint=_HINT, other=other
-            )
-        *before, last = _LOCATIONS
-        absent = value is None and info.field_name == last and not other
-        if absent and all(key in info.data for key in before):
-            keys = ", ".join(f"`{key}`" for key in before)
-            raise fault(
-                f"a source has neither {keys} nor `{last}`", hint="add one of them", at=ABOVE
-            )
+    def _several(cls, value: Any, info: ValidationInfo) -> Any:
         if isinstance(value, tuple) and len(value) < 2:
             raise fault(f"`{info.field_name}` must be a list of at least two")
-        return value
-
-    @field_validator("checkpoint_name", "select")
-    @classmethod
-    def _of_a_directory(cls, value: Any, info: ValidationInfo) -> Any:
-        if (location := _location(info)) and location != "directory":
-            raise fault(
-                f"`{info.field_name}` applies to a `directory`, and `{location}` is "
-                f"{_LOCATIONS[location]}",
-                hint=f"remove `{info.field_name}`",
-                other=location,
-            )
-        return value
-
-    @field_validator("weights")
-    @classmethod
-    def _of_an_average(cls, value: Any, info: ValidationInfo) -> Any:
-        averaged = info.data.get("average")
-        if (location := _location(info)) and not isinstance(averaged, tuple):
-            raise fault(
-                "`weights` needs a list of checkpoints under `average`",
-                hint="remove `weights`",
-                other=location,
-            )
-        if isinstance(averaged, tuple) and value is not None and len(value) != len(averaged):
-            raise fault(
-                f"`weights` has {len(value)} numbers, `average` has {len(averaged)} checkpoints",
-                other="average",
-            )
-        return value
-
-    @field_validator("policy")
-    @classmethod
-    def _of_one_source(cls, value: Any, info: ValidationInfo) -> Any:
-        if _location(info) == "all_of":
-            raise fault(
-                "`policy` cannot stand beside `all_of`: each of its sources has its own policy",
-                hint="move `policy` into the sources, beside their `path` or `directory`",
-                other="all_of",
-            )
         return value
 
     @field_validator("policy")
     @classmethod
     def _declared(cls, value: str | Policy, info: ValidationInfo) -> str | Policy:
         if isinstance(value, str) and info.context is not None:
-            error = _unknown_policy(value, info.context["policies"])
-            if error is not None:
-                raise error
+            _check_name(value, info.context["policies"])
         return value
 
-    @model_validator(mode="after")
-    def _best_by(self) -> Source:
-        beside = {"monitor": self.monitor, "mode": self.mode}
-        given = [key for key, value in beside.items() if value is not None]
-        if given and self.select != "best":
-            raise fault(
-                f"`{given[0]}` goes with `select: best`",
-                hint=f"add `select: best`, or remove `{given[0]}`",
-                at=given[0],
-            )
-        if len(given) == 1:
-            raise fault(
-                "`monitor` and `mode` go together",
-                hint="e.g. `monitor: val_loss` and `mode: min`; mode is min if lower is better, "
-                "max if higher is better",
-                at=given[0],
-            )
-        return self
+
+_IfNone = Literal["error", "initialize"]
 
 
 class Restore(Model):
-    """Where to restore from: the first source that holds a checkpoint.
-
-    >>> Restore(directory="runs/a") == Restore(first_of=(Source(directory="runs/a"),))
-    True
-    """
+    """Where to restore from: the first source that holds a checkpoint."""
 
     first_of: Annotated[tuple[Source, ...], Field(min_length=1), Listed]
     """Sources to try in order; the first that holds a checkpoint is used."""
-    if_none: Literal["error", "initialize"] = "error"
+    if_none: _IfNone = "error"
     """If no source holds a checkpoint: fail, or start from the initial values."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _one_source(cls, value: Any) -> Any:
-        if not isinstance(value, dict) or "first_of" in value:
-            return value
-        source = {key: inner for key, inner in value.items() if key != "if_none"}
-        return {"first_of": (source,), **{k: v for k, v in value.items() if k not in source}}
+
+class OnlySource(Source):
+    """The only source to restore from, which stands under ``restore`` itself.
+
+    >>> OnlySource(path="zoo/ckpt-1").first_of[0].path
+    'zoo/ckpt-1'
+    """
+
+    if_none: _IfNone = "error"
+    """If it holds no checkpoint: fail, or start from the initial values."""
+
+    @property
+    def first_of(self) -> tuple[Source, ...]:
+        """Itself, as in :class:`Restore`."""
+        return (self,)
 
 
-def _named(value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    return {
-        key: {**policy, "name": key}
-        if isinstance(policy, dict)
-        else policy.model_copy(update={"name": key})
-        if isinstance(policy, Policy)
-        else policy
-        for key, policy in value.items()
-    }
+def _form_of_restore(value: Any) -> str:
+    listed = isinstance(value, Restore) or (isinstance(value, dict) and "first_of" in value)
+    return "\0first_of" if listed else "\0only"
+
+
+_Restore = Annotated[
+    Annotated[Restore, Tag("\0first_of")] | Annotated[OnlySource, Tag("\0only")],
+    Discriminator(_form_of_restore),
+]
 
 
 def _version(value: Any) -> Any:
@@ -266,21 +243,10 @@ def _version(value: Any) -> Any:
     return value
 
 
-def _check_policy(source: Source, member: Source, declared: dict[str, Policy]) -> None:
-    """Check that the policy exists, and that the source can have the training state it lists."""
-    policy = member.policy
-    if isinstance(policy, str):
-        if (error := _unknown_policy(policy, declared)) is not None:
-            raise error
-        policy = declared.get(policy, STRICT)
-    key = "all_of" if source.all_of is not None else "average"
-    combined = source.all_of is not None or member.average is not None
-    if combined and "training_state" in policy.model_fields_set and policy.training_state:
-        raise fault(
-            f"policy `{policy.name}` has `training_state`, and a source with `{key}` has no "
-            "training state: it starts a new training",
-            hint="remove `training_state` from the policy, or use another policy for this source",
-        )
+def _check_name(policy: str, declared: Any) -> None:
+    names = {STRICT.name, *declared}
+    if policy not in names:
+        raise fault(f"there is no policy `{policy}`", hint=did_you_mean(policy, names))
 
 
 class Config(Model):
@@ -290,30 +256,47 @@ class Config(Model):
     """Version of the config format; must be 1."""
     manager: Manager | None = None
     """Where and when to save checkpoints, and which to keep."""
-    policies: Annotated[dict[str, Policy], BeforeValidator(_named)] = Field(default_factory=dict)
+    policies: dict[str, Policy] = Field(default_factory=dict)
     """Restore policies by name; strict is built in, and unused ones are allowed."""
-    restore: Restore | None = None
+    restore: _Restore | None = None
     """Where to restore from: one source, or several under `first_of`."""
 
     @field_validator("policies")
     @classmethod
-    def _strict_is_built_in(cls, value: dict[str, Policy]) -> dict[str, Policy]:
+    def _named(cls, value: dict[str, Policy]) -> dict[str, Policy]:
         if STRICT.name in value:
             raise fault(
                 f"`{STRICT.name}` is the built-in policy and cannot be redefined",
                 hint="choose another name",
                 at=STRICT.name,
             )
-        return value
+        return {name: one.model_copy(update={"name": name}) for name, one in value.items()}
 
     @field_validator("restore")
     @classmethod
-    def _policies_exist(cls, value: Restore | None, info: ValidationInfo) -> Restore | None:
-        if value is not None and "policies" in info.data:
-            for source in value.first_of:
-                for member in source.members:
-                    _check_policy(source, member, info.data["policies"])
+    def _policies_exist(cls, value: Any, info: ValidationInfo) -> Any:
+        declared = {STRICT.name: STRICT, **info.data.get("policies", {})}
+        sources = value.first_of if value is not None and "policies" in info.data else ()
+        for source, member in ((each, one) for each in sources for one in each.members):
+            if isinstance(policy := member.policy, str):
+                _check_name(policy, declared)
+                policy = declared[policy]
+            key = "all_of" if member is not source else "average"
+            single = member is source and source.average is None
+            if not single and "training_state" in policy.model_fields_set and policy.training_state:
+                raise fault(
+                    f"policy `{policy.name}` has `training_state`, and a source with `{key}` has "
+                    "no training state: it starts a new training",
+                    hint="remove `training_state` from the policy, or use another policy for this "
+                    "source",
+                )
         return value
+
+    @property
+    def members(self) -> tuple[Source, ...]:
+        """All sources that values may come from."""
+        first_of = self.restore.first_of if self.restore else ()
+        return tuple(member for source in first_of for member in source.members)
 
     @property
     def unused_policy_hint(self) -> str:
@@ -324,17 +307,15 @@ class Config(Model):
         >>> load_config({"version": 1, "restore": restore, "policies": policies}).unused_policy_hint
         'no source uses the policy `finetune`: write `policy: finetune` beside its `path`'
         """
-        first_of = self.restore.first_of if self.restore else ()
-        members = [member for source in first_of for member in source.members]
-        unnamed = sorted(
-            self.policies.keys()
-            - {member.policy for member in members if isinstance(member.policy, str)}
-        )
-        without = [source for source in members if "policy" not in source.model_fields_set]
+        used = {source.policy for source in self.members if isinstance(source.policy, str)}
+        unnamed = sorted(self.policies.keys() - used)
+        without = [source for source in self.members if "policy" not in source.model_fields_set]
         if not unnamed or not without:
             return ""
         which = ", ".join(f"`{name}`" for name in unnamed)
-        key = next(each for each in _LOCATIONS if getattr(without[0], each, None) is not None)
+        key = next(
+            each for each in Source.one_of.keys if getattr(without[0], each, None) is not None
+        )
         return f"no source uses the policy {which}: write `policy: {unnamed[0]}` beside its `{key}`"
 
     def policy_of(self, source: Source) -> Policy:
@@ -346,3 +327,77 @@ class Config(Model):
         if isinstance(source.policy, Policy):
             return source.policy
         return STRICT if source.policy == STRICT.name else self.policies[source.policy]
+
+
+_CLOSE = 0.8
+
+
+def directory_mismatch(config: Config) -> str:
+    """Why a restarted run does not find its own checkpoints, "" if it does.
+
+    Saving and restoring in two directories is reported only if their names are nearly the same, or
+    if every start would begin from the initial values.
+
+    >>> from tfckpt.policy import load_config
+    >>> run = {"manager": {"directory": "runs/digits"}, "restore": {"directory": "runs/digit"}}
+    >>> print(directory_mismatch(load_config({"version": 1, **run})))
+    manager.directory 'runs/digits' and restore.directory 'runs/digit' are nearly the same: ...
+    """
+    if config.manager is None or config.restore is None or restores_its_own(config):
+        return ""
+    own, name = config.manager.directory, config.manager.checkpoint_name
+    sources = list(_directories(config))
+    key = "restore.directory" if len(config.restore.first_of) == 1 else "restore.first_of"
+    for path, other in sources:
+        if same_directory(own, path):
+            return (
+                f"manager.checkpoint_name is {name!r}, but checkpoint_name of {key} {path!r} is "
+                f"{other!r}: the run does not restore what it saves"
+            )
+        if _nearly_same(own, path):
+            return (
+                f"manager.directory {own!r} and {key} {path!r} are nearly the same: the run does "
+                "not restore what it saves"
+            )
+    if sources and config.restore.if_none == "initialize":
+        return (
+            f"the run saves into manager.directory {own!r} but does not restore from it: with "
+            "if_none: initialize, every start begins from the initial values"
+        )
+    return ""
+
+
+def restores_its_own(config: Config) -> bool:
+    """Whether a restarted run finds what it has saved."""
+    if config.manager is None:
+        return False
+    own, name = config.manager.directory, config.manager.checkpoint_name
+    return any(same_directory(own, at) and name == other for at, other in _directories(config))
+
+
+def _directories(config: Config) -> Iterator[tuple[str, str]]:
+    for source in config.members:
+        if source.directory is not None:
+            yield source.directory, source.checkpoint_name
+
+
+def _absolute(path: str) -> str:
+    return path.rstrip("/") if "://" in path else os.path.realpath(path)
+
+
+def same_directory(path: str, other: str) -> bool:
+    """Whether two paths are the same directory."""
+    return _absolute(path) == _absolute(other)
+
+
+def _nearly_same(path: str, other: str) -> bool:
+    """Whether one component is misspelled or missing; other digits mean another run."""
+    ours, theirs = _absolute(path).split("/"), _absolute(other).split("/")
+    if ours[:-1] == theirs or theirs[:-1] == ours:
+        return True
+    pairs = [(a, b) for a, b in zip(ours, theirs, strict=False) if a != b]
+    if len(ours) != len(theirs) or len(pairs) != 1:
+        return False
+    ((a, b),) = pairs
+    close = difflib.SequenceMatcher(None, a, b).ratio() > _CLOSE
+    return close and numberless(a) != numberless(b)

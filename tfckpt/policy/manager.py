@@ -10,25 +10,24 @@ import re
 import signal
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import (
-    AfterValidator,
-    Field,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, Field
 
-from tfckpt.policy.base.fields import (
+from tfckpt.policy.fields import (
     Count,
     FileName,
+    GoesWith,
     Listed,
     Model,
+    Once,
+    OneOf,
     PathText,
     Positive,
     Text,
+    beside,
     fault,
+    lacks,
 )
-from tfckpt.policy.base.messages import did_you_mean, show_value
+from tfckpt.policy.messages import ABOVE, did_you_mean, show_value
 
 # The first two cannot be caught. The others signal an error in the process itself, and Python's
 # handler never runs: the error repeats, or the process ends.
@@ -60,10 +59,20 @@ class Save(Model):
     """Save at the end of every N epochs."""
     every_minutes: Positive | None = None
     """Save N minutes after the last save."""
-    on_signal: Annotated[tuple[Annotated[str, AfterValidator(_signal)], ...], Listed] = ()
+    on_signal: Annotated[tuple[Annotated[str, AfterValidator(_signal)], ...], Once, Listed] = ()
     """Signals to answer with a save before the process ends: [SIGTERM, SIGINT]."""
     grace_seconds: Positive = 25.0
     """Seconds after the signal until the process ends, even if the save is not complete."""
+
+    goes_with: ClassVar = (
+        GoesWith(
+            "grace_seconds",
+            "on_signal",
+            lacks,
+            "`grace_seconds` needs `on_signal`: it counts from a signal",
+            "add `on_signal: [SIGTERM]`, or remove `grace_seconds`",
+        ),
+    )
 
     @property
     def is_due_in_a_loop(self) -> bool:
@@ -76,22 +85,11 @@ class Save(Model):
         """Whether anything can make a save due."""
         return self.every_epochs is not None or self.is_due_in_a_loop
 
-    @field_validator("on_signal")
-    @classmethod
-    def _once_each(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if len(set(value)) < len(value):
-            raise fault("`on_signal` has the same signal twice")
-        return value
 
-    @field_validator("grace_seconds")
-    @classmethod
-    def _after_a_signal(cls, value: float, info: ValidationInfo) -> float:
-        if info.data.get("on_signal") == ():
-            raise fault(
-                "`grace_seconds` needs `on_signal`: it counts from a signal",
-                hint="add `on_signal: [SIGTERM]`, or remove `grace_seconds`",
-            )
-        return value
+BY_A_METRIC = (
+    "e.g. {best: 2, monitor: val_loss, mode: min}: `mode` is min if lower is better, max if higher "
+    "is better"
+)
 
 
 class Keep(Model):
@@ -111,47 +109,45 @@ class Keep(Model):
     """Keep the N newest checkpoints."""
     best: Count | None = None
     """Keep the N best checkpoints by a metric; needs `monitor` and `mode`."""
-    monitor: Text | None = None
+    monitor: Text | None = Field(default=None, validate_default=True)
     """Name of the metric that `best` compares, e.g. val_loss."""
-    mode: Literal["min", "max"] | None = None
+    mode: Literal["min", "max"] | None = Field(default=None, validate_default=True)
     """Whether the lowest (min) or the highest (max) value of the metric is the best."""
     every_n_steps: Count | None = None
     """Keep the first checkpoint at or after each multiple of N steps."""
     every_n_hours: Positive | None = None
     """Keep one checkpoint per N hours, like keep_checkpoint_every_n_hours in TensorFlow."""
-    pin: Annotated[tuple[_Number, ...], Field(min_length=1), Listed] | None = None
+    pin: Annotated[tuple[_Number, ...], Field(min_length=1), Listed] | None = Field(
+        default=None, validate_default=True
+    )
     """Keep the checkpoints with these numbers: 12 is ckpt-12."""
 
-    @model_validator(mode="after")
-    def _one_rule(self) -> Keep:
-        rules = ("latest", "best", "every_n_steps", "every_n_hours", "pin")
-        used = [rule for rule in rules if getattr(self, rule) is not None]
-        if len(used) != 1:
-            names = ", ".join(f"`{rule}`" for rule in rules)
-            problem = f"has both `{used[0]}` and `{used[1]}`" if used else "has none"
-            raise fault(
-                f"a rule must have exactly one of {names}; this one {problem}",
-                hint="write one rule per list item; a checkpoint is kept if any rule keeps it",
-                at=used[1] if used else "",
-                other=used[0] if used else "",
-            )
-        beside = {"monitor": self.monitor, "mode": self.mode}
-        if self.best is None:
-            for key, value in beside.items():
-                if value is not None:
-                    raise fault(
-                        f"`{key}` goes with `best`, and this rule is `{used[0]}`",
-                        hint=f"remove `{key}`",
-                        at=key,
-                        other=used[0],
-                    )
-        elif missing := [f"`{key}`" for key, value in beside.items() if value is None]:
-            raise fault(
-                f"`best` needs {' and '.join(missing)}",
-                hint="e.g. {best: 2, monitor: val_loss, mode: min}: `monitor` names a metric, "
-                "`mode` is min if lower is better, max if higher is better",
-            )
-        return self
+    one_of: ClassVar = OneOf(
+        ("latest", "best", "every_n_steps", "every_n_hours", "pin"),
+        "a rule must have exactly one of `latest`, `best`, `every_n_steps`, `every_n_hours`, `pin`"
+        "; this one has",
+        "none",
+        "write one rule per list item; a checkpoint is kept if any rule keeps it",
+    )
+    goes_with: ClassVar = (
+        GoesWith(
+            "monitor",
+            "best",
+            lambda monitor, best: best is not None and monitor is None,
+            "`best` needs `monitor` and `mode`",
+            BY_A_METRIC,
+            ABOVE,
+        ),
+        GoesWith(
+            "mode",
+            "monitor",
+            lambda mode, monitor: monitor is not None and mode is None,
+            "`monitor` needs `mode`",
+            BY_A_METRIC,
+            f"{ABOVE}monitor",
+        ),
+        GoesWith("monitor mode", "best", lacks, "`{key}` goes with `best`", "remove `{key}`"),
+    )
 
 
 class KeepWhereMeasured(Keep):
@@ -168,15 +164,15 @@ class Export(Model):
     ema: Literal["prefer", "only", "ignore"] = "ignore"
     """Write moving averages of weights: where there is one (prefer), always (only), or never."""
 
-    @field_validator("ema")
-    @classmethod
-    def _of_something(cls, value: str, info: ValidationInfo) -> str:
-        if value != "ignore" and "weights_h5" in info.data and not info.data["weights_h5"]:
-            raise fault(
-                "`ema` needs `weights_h5`: it says which values that file gets",
-                hint="add `weights_h5: best` or `weights_h5: latest`, or remove `ema`",
-            )
-        return value
+    goes_with: ClassVar = (
+        GoesWith(
+            "ema",
+            "weights_h5",
+            lambda ema, weights: ema != "ignore" and not weights,
+            "`ema` needs `weights_h5`: it says which values that file gets",
+            "add `weights_h5: best` or `weights_h5: latest`, or remove `ema`",
+        ),
+    )
 
 
 def _directory(value: str) -> str:
@@ -189,6 +185,8 @@ def _directory(value: str) -> str:
     return value
 
 
+_NO_BEST = "needs a rule that says which checkpoint is the best"
+_A_BEST = "e.g. `keep: [{latest: 3}, {best: 1, monitor: val_loss, mode: min}]`"
 _OF_KERAS = (".keras", ".h5", ".hdf5")
 _FILLED_IN = re.compile(r"\{\w+(:[^}]*)?\}")
 
@@ -225,57 +223,45 @@ class Manager(Model):
     callbacks: dict[str, Annotated[tuple[Text, ...], Listed]] = Field(default_factory=dict)
     """State of your own callbacks: class name → attributes, e.g. {Curriculum: [level]}."""
 
-    @field_validator("keep")
-    @classmethod
-    def _not_both_keep_and_max_to_keep(
-        cls, value: tuple[Keep, ...], info: ValidationInfo
-    ) -> tuple[Keep, ...]:
-        if value and info.data.get("max_to_keep") is not None:
-            raise fault(
-                "`keep` and `max_to_keep` both say which checkpoints to keep",
-                hint=f"remove one of them; `max_to_keep: {info.data['max_to_keep']}` means "
-                f"`keep: [{{latest: {info.data['max_to_keep']}}}]`",
-                other="max_to_keep",
-            )
-        return value
-
-    @field_validator("load_best_when_done")
-    @classmethod
-    def _says_what_is_best(cls, value: bool, info: ValidationInfo) -> bool:
-        if value and not any(rule.best for rule in info.data.get("keep", ())):
-            raise fault(
-                "`load_best_when_done` needs a rule that says which checkpoint is the best",
-                hint="e.g. `keep: [{latest: 3}, {best: 1, monitor: val_loss, mode: min}]`",
-            )
-        return value
-
-    @field_validator("export")
-    @classmethod
-    def _can_be_exported(cls, value: Export, info: ValidationInfo) -> Export:
-        if value.weights_h5 == "best" and not any(rule.best for rule in info.data.get("keep", ())):
-            raise fault(
-                "`weights_h5: best` needs a rule that says which checkpoint is the best",
-                hint="e.g. `keep: [{latest: 3}, {best: 1, monitor: val_loss, mode: min}]`",
-                at="weights_h5",
-            )
-        if value.weights_h5 and "://" in info.data.get("directory", ""):
-            raise fault(
-                "Keras writes `weights_h5` only into a local directory",
-                hint="remove `export`, and make the file from a checkpoint by `tfckpt convert`",
-                at="weights_h5",
-            )
-        return value
-
-    @field_validator("if_busy")
-    @classmethod
-    def _may_be_busy(cls, value: str, info: ValidationInfo) -> str:
-        if info.data.get("enable_async") is False:
-            raise fault(
-                "`if_busy` applies to asynchronous saves only, and saves are not asynchronous",
-                hint="add `enable_async: true`, or remove `if_busy`",
-                other="enable_async",
-            )
-        return value
+    goes_with: ClassVar = (
+        GoesWith(
+            "keep",
+            "max_to_keep",
+            beside,
+            "`keep` and `max_to_keep` both say which checkpoints to keep",
+            "remove one of them; `max_to_keep: 3` means `keep: [{latest: 3}]`",
+        ),
+        GoesWith(
+            "load_best_when_done",
+            "keep",
+            lambda wanted, keep: wanted and not any(rule.best for rule in keep),
+            f"`load_best_when_done` {_NO_BEST}",
+            _A_BEST,
+        ),
+        GoesWith(
+            "export",
+            "keep",
+            lambda export, keep: export.weights_h5 == "best" and not any(r.best for r in keep),
+            f"`weights_h5: best` {_NO_BEST}",
+            _A_BEST,
+            "weights_h5",
+        ),
+        GoesWith(
+            "export",
+            "directory",
+            lambda export, directory: export.weights_h5 and "://" in directory,
+            "Keras writes `weights_h5` only into a local directory",
+            "remove `export`, and make the file from a checkpoint by `tfckpt convert`",
+            "weights_h5",
+        ),
+        GoesWith(
+            "if_busy",
+            "enable_async",
+            lacks,
+            "`if_busy` applies to asynchronous saves only, and saves are not asynchronous",
+            "add `enable_async: true`, or remove `if_busy`",
+        ),
+    )
 
     @property
     def rules(self) -> tuple[Keep, ...]:

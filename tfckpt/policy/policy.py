@@ -14,8 +14,7 @@ import dataclasses
 import functools
 import hashlib
 import json
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import (
     BeforeValidator,
@@ -27,24 +26,29 @@ from pydantic import (
     field_validator,
 )
 from pydantic.json_schema import SkipJsonSchema  # noqa: TC002 - pydantic reads it
+from pydantic_core import PydanticCustomError
 
-from tfckpt.policy.adaptations.kinds import Adapt  # noqa: TC001 - pydantic reads it
-from tfckpt.policy.base.fields import (
+from tfckpt.policy.adapt_fill import Adapt  # noqa: TC001 - pydantic reads it
+from tfckpt.policy.fields import (
     Count,
+    GoesWith,
     Listed,
     Model,
-    OneOrMore,
+    Names,
+    Once,
     PathText,
     Selectors,
     SelectorText,
     Size,
-    check_pairs,
     fault,
     one_or_listed,
+    unpaired,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from tfckpt.policy.messages import Path
 
 Action = Literal["error", "warn", "ignore"]
 Assertion = Literal["consumed", "existing_objects_matched", "nontrivial_match", "none"]
@@ -53,25 +57,22 @@ Dtype = Literal[
     "int32", "int64", "string", "uint8", "uint16", "uint32", "uint64",
 ]  # fmt: skip
 
-_PRESETS: Mapping[str | None, tuple[Action, Action]] = MappingProxyType(
-    {
-        "consumed": ("error", "error"),
-        "existing_objects_matched": ("error", "warn"),
-        "nontrivial_match": ("warn", "warn"),
-        "none": ("warn", "warn"),
-        None: ("error", "error"),
-    }
-)
+_PRESETS: dict[str | None, tuple[Action, Action]] = {
+    "consumed": ("error", "error"),
+    "existing_objects_matched": ("error", "warn"),
+    "nontrivial_match": ("warn", "warn"),
+    "none": ("warn", "warn"),
+    None: ("error", "error"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
 class RuleLocations:
-    """Lines and columns of a policy's rules; ignored by comparison, so all are equal."""
+    """Lines and columns of a policy in its file; ignored by comparison, so all are equal."""
 
     file: str = dataclasses.field(default="", compare=False)
-    at: Mapping[tuple[str, int], tuple[int, int]] = dataclasses.field(
-        default_factory=dict, compare=False
-    )
+    path: Path = dataclasses.field(default=(), compare=False)
+    at: Mapping[Path, tuple[int, int]] = dataclasses.field(default_factory=dict, compare=False)
 
 
 class Rename(Model):
@@ -79,17 +80,10 @@ class Rename(Model):
 
     checkpoint: SelectorText
     """Selector over checkpoint names."""
-    model: OneOrMore
+    model: Names
     """Name or names in the model; with the same wildcards, or groups of the regex as \\1."""
 
-    @field_validator("model")
-    @classmethod
-    def _wildcards_match(cls, model: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        if "checkpoint" in info.data:
-            check_pairs(info.data["checkpoint"], model)
-        if len(set(model)) < len(model):
-            raise fault("`model` has the same name twice")
-        return model
+    goes_with: ClassVar = (GoesWith("model", "checkpoint", unpaired),)
 
 
 class OptimizerRules(Model):
@@ -131,14 +125,13 @@ Inputs = Annotated[
 
 TrainingState = Literal["epoch", "batch", "iterator", "seeds", "callbacks"]
 # A batch is a position in an epoch's data; callbacks count epochs.
-_NEEDED: Mapping[str, set[str]] = MappingProxyType(
-    {"batch": {"epoch", "iterator"}, "callbacks": {"epoch"}}
-)
+_NEEDED = {"batch": {"epoch", "iterator"}, "callbacks": {"epoch"}}
 
 
 _MatchBy = Literal["name", "structure"]
 Match = Annotated[
     tuple[_MatchBy, ...],
+    Once,
     BeforeValidator(one_or_listed, json_schema_input_type=_MatchBy | tuple[_MatchBy, ...]),
 ]
 
@@ -167,9 +160,7 @@ class Policy(Model):
     """The policy's key under ``policies``; not a key of its mapping."""
     api: Literal["restore", "read"] = "restore"
     """restore also restores save_counter, read does not, as in tf.train.Checkpoint."""
-    assert_: Assertion | None = Field(
-        default=None, validation_alias="assert", serialization_alias="assert"
-    )
+    assert_: Assertion | None = Field(default=None, alias="assert")
     """Status assertion of tf.train.Checkpoint that must hold; sets on_missing, on_unexpected."""
     expect_partial: bool = False
     """Accept missing and unused values without a warning, like TensorFlow's expect_partial()."""
@@ -211,16 +202,29 @@ class Policy(Model):
     """Bytes of new values to hold at once, e.g. 2GiB; by default half of the available memory."""
     build: dict[str, Inputs] | None = None
     """Input shapes and dtypes of Keras models or layers that are not built yet, by keyword."""
-    training_state: Annotated[tuple[TrainingState, ...], Listed] = (
-        "epoch",
-        "batch",
-        "iterator",
-        "seeds",
-        "callbacks",
-    )
+    training_state: Annotated[tuple[TrainingState, ...], Once, Listed] = get_args(TrainingState)
     """Training state to restore; outside the manager's directory, only if written here."""
     lock: PathText | None = None
     """Lock file from `tfckpt plan --lock`; refuse a restore whose plan differs from it."""
+
+    goes_with: ClassVar = (
+        GoesWith(
+            "expect_partial",
+            "assert_",
+            lambda partial, assertion: partial and assertion == "consumed",
+            "`expect_partial: true` contradicts `assert: consumed`, which requires that every "
+            "value of the checkpoint is used",
+            "remove one of the two",
+        ),
+        GoesWith(
+            "on_shape_mismatch",
+            "assert_",
+            lambda action, preset: action == "skip" and preset and _PRESETS[preset][0] == "error",
+            "`{key}: {value}` contradicts `{other}: {against}`, which requires that every variable "
+            "is restored",
+            "remove one of the two, or exclude the variables to skip",
+        ),
+    )
 
     _locations: RuleLocations = PrivateAttr(default=RuleLocations())
 
@@ -246,18 +250,14 @@ class Policy(Model):
         >>> Policy(exclude=("model/head/**",)).where("exclude", 0)
         (0, 0)
         """
-        return self._locations.at.get((field, index), (0, 0))
+        at, key = self._locations.at, (*self._locations.path, field.rstrip("_"))
+        return at.get((*key, index)) or ((0, 0) if index else at.get(key, (0, 0)))
 
-    @field_validator("expect_partial")
+    @field_validator("name", mode="before")
     @classmethod
-    def _partial_is_not_consumed(cls, value: bool, info: ValidationInfo) -> bool:
-        if value and info.data.get("assert_") == "consumed":
-            raise fault(
-                "`expect_partial: true` contradicts `assert: consumed`, which requires that every "
-                "value of the checkpoint is used",
-                hint="remove one of the two",
-                other="assert",
-            )
+    def _is_no_key(cls, value: Any, info: ValidationInfo) -> Any:
+        if info.context is not None:
+            raise PydanticCustomError("extra_forbidden", "unknown key")
         return value
 
     @field_validator("on_missing", "on_unexpected")
@@ -265,37 +265,28 @@ class Policy(Model):
     def _agrees_with_assert(cls, value: Action, info: ValidationInfo) -> Action:
         assertion = info.data.get("assert_")
         meant = dict(zip(("on_missing", "on_unexpected"), _preset(info.data), strict=True))
-        if assertion is not None and value != meant[str(info.field_name)]:
+        key = str(info.field_name)
+        if assertion is not None and value != meant[key]:
             partial = " with `expect_partial: true`" if info.data.get("expect_partial") else ""
             raise fault(
-                f"`{info.field_name}: {value}` contradicts `assert: {assertion}`{partial}, which "
-                f"means `{info.field_name}: {meant[str(info.field_name)]}`",
+                f"`{key}: {value}` contradicts `assert: {assertion}`{partial}, which means "
+                f"`{key}: {meant[key]}`",
                 hint="remove one of the two",
                 other="assert",
             )
         return value
 
-    @field_validator("on_shape_mismatch")
+    @field_validator("match")
     @classmethod
-    def _skips_no_variable(cls, value: str, info: ValidationInfo) -> str:
-        assertion = info.data.get("assert_")
-        if value == "skip" and _PRESETS[assertion][0] == "error" and assertion is not None:
-            raise fault(
-                f"`on_shape_mismatch: skip` contradicts `assert: {assertion}`, which requires "
-                "that every variable is restored",
-                hint="remove one of the two, or exclude the variables to skip",
-                other="assert",
-            )
+    def _by_something(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not value:
+            raise fault("`match` is empty", hint="write name, structure, or both")
         return value
 
-    @field_validator("match", "training_state")
+    @field_validator("training_state")
     @classmethod
-    def _once_each(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        if info.field_name == "match" and not value:
-            raise fault("`match` is empty", hint="write name, structure, or both")
-        if len(set(value)) < len(value):
-            raise fault(f"`{info.field_name}` has the same word twice")
-        for word, needed in _NEEDED.items() if info.field_name == "training_state" else ():
+    def _with_what_it_needs(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for word, needed in _NEEDED.items():
             if word in value and (absent := needed - set(value)):
                 raise fault(f"`{word}` needs `{min(absent)}`", hint="list both, or neither")
         return value

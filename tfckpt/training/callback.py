@@ -21,7 +21,7 @@ from absl import logging
 from tfckpt.errors import TfckptError
 from tfckpt.live.variables.flavors import flavor_of
 from tfckpt.planning import Plan, RestoreReport
-from tfckpt.policy.directories import restores_its_own
+from tfckpt.policy.config import restores_its_own
 from tfckpt.training.best import check_swaps, load_best
 from tfckpt.training.earlier_fit import earlier, is_over, of_another_model, remember
 from tfckpt.training.fit_hooks import Hook, list_of, with_variables

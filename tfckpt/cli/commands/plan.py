@@ -18,8 +18,8 @@ from tfckpt.cli.arguments.command import Arguments, UsageError
 from tfckpt.cli.arguments.load_model import load_objects
 from tfckpt.core.text import printable
 from tfckpt.planning import Severity
-from tfckpt.policy.base.messages import short
 from tfckpt.policy.load import CONFIGS
+from tfckpt.policy.messages import short
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.resources
 import json
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from tfckpt.cli.arguments.json_document import show_json
 from tfckpt.core.text import printable
 from tfckpt.errors import PolicyError
 from tfckpt.manager.remarks import nothing_saved
-from tfckpt.policy.directories import directory_mismatch
+from tfckpt.policy.config import directory_mismatch
 from tfckpt.policy.load import load_config
 
 if TYPE_CHECKING:
@@ -58,11 +59,10 @@ def _notes(config: Config) -> list[str]:
 
 def run_schema(arguments: Arguments) -> int:
     """Print the JSON Schema of configs."""
-    from tfckpt.policy import schema
-
     if arguments.positional:
         raise UsageError("policy schema takes no arguments")
-    print(json.dumps(schema(), indent=2))
+    schema = importlib.resources.files("tfckpt.policy") / "schema.json"
+    print(schema.read_text(encoding="utf-8").rstrip())
     return 0
 
 

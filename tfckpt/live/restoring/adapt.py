@@ -21,9 +21,8 @@ from tfckpt.live.io.remote_files import files_of
 from tfckpt.live.restoring.registered_functions import FUNCTIONS
 from tfckpt.live.variables.flavors import flavors
 from tfckpt.live.variables.variables import raw
-from tfckpt.policy.adaptations.fill import Pad, Vocabulary
-from tfckpt.policy.adaptations.kinds import KINDS
-from tfckpt.policy.adaptations.operation import PlanContext, show_shape
+from tfckpt.policy.adapt import PlanContext, show_shape
+from tfckpt.policy.adapt_fill import KINDS, Pad, Vocabulary
 from tfckpt.stored.io.word_list import read_words
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.policy.adaptations.operation import ValueSpec, show_shape
+from tfckpt.policy.adapt import ValueSpec, show_shape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

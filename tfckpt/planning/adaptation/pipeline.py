@@ -16,9 +16,10 @@ from tfckpt.core.selectors import Selector
 from tfckpt.errors import Problem
 from tfckpt.planning.adaptation.change import Change
 from tfckpt.planning.matching.rules import canonical, did_you_mean
-from tfckpt.policy.adaptations.join import SIZES_HINT, Split
-from tfckpt.policy.adaptations.operation import (
+from tfckpt.policy.adapt import (
+    SIZES_HINT,
     Impossible,
+    Split,
     ValueSpec,
     axis_of,
     show_shape,
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
     from tfckpt.planning.matching.routing import Route
     from tfckpt.planning.matching.rules import Aliases, Renames
     from tfckpt.policy import Policy
-    from tfckpt.policy.adaptations.kinds import Adapt
-    from tfckpt.policy.adaptations.operation import Done, PlanContext
+    from tfckpt.policy.adapt import Done, PlanContext
+    from tfckpt.policy.adapt_fill import Adapt
 
 _SLOT_HINT = "add an `adapt` rule for the slot itself, or reset it with optimizer: {slots: reset}"
 

@@ -22,7 +22,7 @@ from tfckpt.core.inventory import Role
 from tfckpt.planning.checks.step import QUANTIZE_HINT, SHAPE_HINT, Severity, Status, Step
 from tfckpt.planning.matching.ambiguity import Layers
 from tfckpt.planning.matching.optimizers import SETTING_HINT, SLOTS_HINT, Optimizers
-from tfckpt.policy.adaptations.operation import Impossible, ValueSpec
+from tfckpt.policy.adapt import Impossible, ValueSpec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -28,7 +28,7 @@ from tfckpt.planning.suggestion.renaming import rename_rules
 from tfckpt.planning.suggestion.seeds import paired_seeds
 from tfckpt.planning.suggestion.units import Unit, differ, holder_of, nests, parts, units
 from tfckpt.planning.suggestion.words import UNUSED
-from tfckpt.policy.adaptations.operation import OfVariable
+from tfckpt.policy.adapt import OfVariable, PlanContext
 
 if TYPE_CHECKING:
     from tfckpt.core.inventory import Entry, Inventory
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from tfckpt.planning.suggestion.adapting import Adapting
     from tfckpt.planning.suggestion.pairing import Pairing
     from tfckpt.policy import Policy
-    from tfckpt.policy.adaptations.operation import PlanContext
 
 _KEYS = (
     "api",

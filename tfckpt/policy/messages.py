@@ -112,31 +112,34 @@ def did_you_mean(word: str, valid: Iterable[str]) -> str:
 def problems_of(error: ValidationError, model: type[BaseModel]) -> Iterator[ConfigFault]:
     """Every error that pydantic found in a value of ``model``."""
     for detail in error.errors(include_url=False):
-        kind, value = detail["type"], detail["input"]
-        path = tuple(part for part in detail["loc"] if not str(part).startswith(TAG))
+        kind, value, loc = detail["type"], detail["input"], detail["loc"]
+        path = tuple(part for part in loc if not str(part).startswith(TAG))
         context = detail.get("ctx", {})
+        above = _model_at(model, loc[:-1])
         if kind == "default_factory_not_called" or (
             kind == "too_short" and context["actual_length"] < len(value)
         ):
             continue  # both only follow from an error in another value
         if kind == "fault":
-            above, below = context["at"] == ABOVE, context["at"].removeprefix(ABOVE)
-            at = path[:-1] if above else (*path, below) if below else path
+            at = context["at"].removeprefix(ABOVE)
+            path = path[:-1] if at != context["at"] else path
+            path = (*path, at) if at else path
             problem = Problem(detail["msg"], hint=context["hint"])
-            yield ConfigFault(at, value, problem, context["other"], about_key=bool(below))
+            yield ConfigFault(path, value, problem, context["other"], about_key=bool(at))
         elif kind == "extra_forbidden":
-            problem = _unknown(str(detail["loc"][-1]), _model_at(model, detail["loc"][:-1]))
-            yield ConfigFault(path, value, problem, about_key=True)
+            key = str(loc[-1])
+            hint = _GONE.get(key) or did_you_mean(key, keys_of(above))
+            yield ConfigFault(path, value, Problem("unknown key", hint=hint), about_key=True)
         elif kind == "missing":
             hint = "add `version: 1` as the first line" if path == ("version",) else ""
             yield ConfigFault(path, value, Problem("the key is missing", hint=hint))
         else:
-            inner = _model_at(model, detail["loc"])
-            problem = _unexpected(kind, detail["msg"], value, context, inner)
-            of_mappings = inner is not _model_at(model, detail["loc"][:-1])
-            if kind == "tuple_type" and of_mappings and not isinstance(value, dict):
-                keys = ", ".join(f"`{key}`" for key in sorted(keys_of(inner)))
-                problem = problem._replace(hint=f"write a list of mappings with the keys {keys}")
+            template = _EXPECTED.get(kind)
+            expected = template.format(**context) if template else detail["msg"]
+            inner = _model_at(model, loc)
+            holds = inner if kind == "model_type" or inner is not above else None
+            hint = _how_to_write(kind, expected, value, holds)
+            problem = Problem(f"expected {expected}, found {show_value(value)}", hint=hint)
             yield ConfigFault(path, value, problem)
 
 
@@ -146,35 +149,29 @@ _GONE = {
 }
 
 
-def _unknown(key: str, model: type[BaseModel]) -> Problem:
-    return Problem("unknown key", hint=_GONE.get(key) or did_you_mean(key, keys_of(model)))
-
-
-def _unexpected(
-    kind: str, message: str, value: Any, context: dict[str, Any], model: type[BaseModel]
-) -> Problem:
-    template = _EXPECTED.get(kind)
-    expected = template.format(**context) if template else message
-    hint = ""
+def _how_to_write(kind: str, expected: str, value: Any, model: type[BaseModel] | None) -> str:
+    """A hint for a value of the wrong type; ``model`` is that of the expected mappings, if any."""
     if kind == "string_type" and isinstance(value, bool | int | float):
-        hint = "write text that looks like a number or boolean in quotes"
-    elif kind == "model_type" and (form := _form(model, value)):
-        hint = f"write it as {form}"
-    elif kind == "tuple_type" and isinstance(value, dict) and (form := _form(model, value)):
-        hint = f"write a list: [{form}]"
-    elif kind == "tuple_type" and value and isinstance(value, str | int | float | dict):
-        hint = f"write a list: {_flow([value])}"
-    elif kind == "literal_error" and isinstance(value, str):
+        return "write text that looks like a number or boolean in quotes"
+    if kind == "literal_error" and isinstance(value, str):
         words = [word.strip("'") for word in expected.replace(" or ", ", ").split(", ")]
         near = difflib.get_close_matches(value[:100], words, n=1)
-        hint = f"did you mean `{near[0]}`?" if near else ""
-    return Problem(f"expected {expected}, found {show_value(value)}", hint=hint)
+        where = "variables are filled in only in paths, names and other text of your own"
+        return where if "${" in value else f"did you mean `{near[0]}`?" if near else ""
+    if kind == "model_type" and model and (form := _form(model, value)):
+        return f"write it as {form}"
+    if kind == "tuple_type" and model and not isinstance(value, dict):
+        keys = ", ".join(f"`{key}`" for key in sorted(keys_of(model)))
+        return f"write a list of mappings with the keys {keys}"
+    if kind == "tuple_type" and value and isinstance(value, str | int | float | dict):
+        return f"write a list: {_flow([value])}"
+    return ""
 
 
 def _form(model: type[BaseModel], value: Any) -> str:
     """How to write a mapping for the model, "" if none of its keys is required."""
     keys = [_key(name, f) for name, f in model.model_fields.items() if f.is_required()]
-    if keys == ["first_of"]:  # a single source may be written without it
+    if not keys and "directory" in model.model_fields:  # the usual source
         keys = ["directory"]
     shown = short(value) if isinstance(value, str) and len(keys) == 1 else "…"
     return f"{{{', '.join(f'{key}: {shown}' for key in keys)}}}" if keys else ""
@@ -187,8 +184,7 @@ def _flow(value: Any) -> str:
     ("[{best: 2, mode: 'min'}]", "['model/**']")
     """
     if isinstance(value, dict):
-        pairs = (f"{key}: {_flow(inner)}" for key, inner in value.items())
-        return "{" + ", ".join(pairs) + "}"
+        return f"{{{', '.join(f'{key}: {_flow(inner)}' for key, inner in value.items())}}}"
     if isinstance(value, list):
         return f"[{', '.join(map(_flow, value))}]"
     return repr(short(value)) if isinstance(value, str) else json.dumps(value, default=repr)
@@ -196,12 +192,9 @@ def _flow(value: Any) -> str:
 
 def keys_of(model: type[BaseModel]) -> list[str]:
     """The keys that a file may set in a model."""
-    return [_key(name, field) for name, field in model.model_fields.items() if _is_key(field)]
-
-
-def _is_key(field: FieldInfo) -> bool:
     skip: Any = SkipJsonSchema
-    return not any(isinstance(each, skip) for each in field.metadata)
+    fields = model.model_fields.items()
+    return [_key(n, f) for n, f in fields if not any(isinstance(m, skip) for m in f.metadata)]
 
 
 def _key(name: str, field: FieldInfo) -> str:
@@ -210,18 +203,16 @@ def _key(name: str, field: FieldInfo) -> str:
 
 def _model_at(model: type[BaseModel], path: Path) -> type[BaseModel]:
     """The model at a path; in a union the path has a tag."""
-    parts = iter(path)
-    kinds: dict[str, type[BaseModel]] = {}
+    parts, kinds = iter(path), dict[str, type[BaseModel]]()
     for part in parts:
         model = kinds.get(str(part), model)
-        for name, field in model.model_fields.items():
-            if part in {name, field.validation_alias}:
-                models = list(_models_in(field.annotation))
-                kinds = {tag: kind for tag, kind in models if tag}
-                model = models[0][1] if models else model
-                if get_origin(field.annotation) is dict:
-                    next(parts, None)
-                break
+        fields = ((part in {n, f.validation_alias}, f) for n, f in model.model_fields.items())
+        annotation = next((field.annotation for same, field in fields if same), None)
+        if annotation is not None:
+            kinds = dict(_models_in(annotation))
+            model = next(iter(kinds.values()), model)
+        if get_origin(annotation) is dict:
+            next(parts, None)
     return model
 
 

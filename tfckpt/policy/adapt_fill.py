@@ -1,48 +1,48 @@
-"""Rules that fill what the checkpoint does not have: pad, and rows of new words."""
+"""The kinds of ``adapt`` rules that fill what the checkpoint lacks; and all kinds by ``how``."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Discriminator, Tag
 
 from tfckpt.core.dtypes import holds, is_real
 from tfckpt.core.selectors import suggest
-from tfckpt.policy.adaptations.operation import (
+from tfckpt.policy.adapt import (
     CAST_HINT,
+    Adaptation,
+    Cast,
+    Concat,
     Done,
-    Impossible,
+    Function,
     Index,
     Indices,
     OfVariable,
     Operation,
     PlanContext,
+    Reshape,
+    Resize,
+    Slice,
+    Split,
+    Tile,
+    Transpose,
     ValueSpec,
     axis_of,
     box,
+    require,
     show_shape,
     with_size,
 )
-from tfckpt.policy.base.fields import PathText, Text, fault
-from tfckpt.policy.base.messages import show_value
+from tfckpt.policy.fields import Expanded, Name, PathText, Text, fault
+from tfckpt.policy.messages import TAG, did_you_mean, show_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _INITIALIZERS = (
-    "zeros",
-    "ones",
-    "glorot_uniform",
-    "glorot_normal",
-    "he_normal",
-    "he_uniform",
-    "lecun_normal",
-    "lecun_uniform",
-    "random_normal",
-    "random_uniform",
-    "truncated_normal",
-    "orthogonal",
-)
+    "zeros", "ones", "glorot_uniform", "glorot_normal", "he_normal", "he_uniform", "lecun_normal",
+    "lecun_uniform", "random_normal", "random_uniform", "truncated_normal", "orthogonal",
+)  # fmt: skip
 
 
 def _fill(value: Any) -> Any:
@@ -58,23 +58,23 @@ class Pad(OfVariable):
     """Pad the value to the shape of the variable."""
 
     how: Literal["pad"]
-    value: Annotated[float | Text, BeforeValidator(_fill)]
+    value: Annotated[float | Name, BeforeValidator(_fill), Expanded]
     """Padding: a number, initialize (what the variable holds now), or a Keras initializer."""
     before: Indices | None = None
     """Padding before the value on each axis; by default, all padding comes after it."""
     idempotent: ClassVar[bool] = True
 
-    def plan(self, kinds: Sequence[ValueSpec], live: ValueSpec, known: PlanContext) -> Done:
-        (kind,) = kinds
+    def _plan(self, kind: ValueSpec, live: ValueSpec, known: PlanContext) -> Done:
         shape = live.shape
         before = (0,) * len(shape) if self.before is None else self.before
-        if not len(shape) == len(before) == len(kind.shape):
-            raise Impossible(
-                f"{show_shape(kind.shape)} has {len(kind.shape)} axes, the model's variable "
-                f"{len(shape)}, `before` {len(before)}"
-            )
-        if any(b + n > m for b, n, m in zip(before, kind.shape, shape, strict=True)):
-            raise Impossible(f"{show_shape(kind.shape)} does not fit into {show_shape(shape)}")
+        part = show_shape(kind.shape)
+        require(
+            len(shape) == len(before) == len(kind.shape),
+            f"{part} has {len(kind.shape)} axes, the model's variable {len(shape)}, `before` "
+            f"{len(before)}",
+        )
+        within = all(b + n <= m for b, n, m in zip(before, kind.shape, shape, strict=True))
+        require(within, f"{part} does not fit into {show_shape(shape)}")
         to = ValueSpec(shape, kind.dtype)
         fill = _checked_fill(self.value, to, live, known)
         offset = f", at {show_shape(before)}" if any(before) else ""
@@ -105,17 +105,16 @@ class Vocabulary(OfVariable):
     oov: Index = 0
     """Number of rows after the last word, for out-of-vocabulary words; the same in both."""
 
-    def plan(self, kinds: Sequence[ValueSpec], live: ValueSpec, known: PlanContext) -> Done:
-        (kind,) = kinds
-        if unread := {self.old, self.new} - known.vocabularies.keys():
-            raise Impossible(f"vocabulary file {min(unread)} was not read")
+    def _plan(self, kind: ValueSpec, live: ValueSpec, known: PlanContext) -> Done:
+        unread = {self.old, self.new} - known.vocabularies.keys()
+        require(not unread, f"vocabulary file {min(unread, default='')} was not read")
         old, new = known.vocabularies[self.old], known.vocabularies[self.new]
         axis = axis_of(self.axis, kind.shape)
         self._check_sizes(axis, kind, live, known)
         row_of = {word: self.before + i for i, word in enumerate(old)}
         old_rows = [row_of.get(word, -1) for word in new]
-        if old and new and max(old_rows) < 0:
-            raise Impossible(f"no word of {self.new} is in {self.old}")
+        known_words = not old or not new or max(old_rows) >= 0
+        require(known_words, f"no word of {self.new} is in {self.old}")
         end = self.before + len(old)
         rows = (*range(self.before), *old_rows, *range(end, end + self.oov))
         to = ValueSpec(with_size(kind.shape, axis, len(rows)), kind.dtype)
@@ -123,10 +122,8 @@ class Vocabulary(OfVariable):
         fill: float | str = 0.0
         if missing_count and self.missing == "mean":
             fill = "mean"
-            if not is_real(kind.dtype):
-                raise Impossible(
-                    f"missing: mean needs floating-point numbers, not {kind.dtype}", CAST_HINT
-                )
+            wrong = f"missing: mean needs floating-point numbers, not {kind.dtype}"
+            require(is_real(kind.dtype), wrong, CAST_HINT)
         elif missing_count and self.missing != "zeros":
             fill = _checked_fill(self.missing, to, live, known)
         options = {"axis": axis, "fill": fill, "words": (self.before, end)}
@@ -141,14 +138,14 @@ class Vocabulary(OfVariable):
         other_rows = self.before + self.oov
         for side, shape, file in sides:
             count = len(known.vocabularies[file])
-            if shape[axis] != count + other_rows:
-                plural = "s" * (other_rows != 1)
-                others = f" and {other_rows} other row{plural}" if other_rows else ""
-                raise Impossible(
-                    f"{file} has {count} words{others}, but axis {axis} of {side} has size "
-                    f"{shape[axis]}",
-                    "set `before` and `oov` to the numbers of rows that belong to no word",
-                )
+            plural = "s" * (other_rows != 1)
+            others = f" and {other_rows} other row{plural}" if other_rows else ""
+            require(
+                shape[axis] == count + other_rows,
+                f"{file} has {count} words{others}, but axis {axis} of {side} has size "
+                f"{shape[axis]}",
+                "set `before` and `oov` to the numbers of rows that belong to no word",
+            )
 
     @staticmethod
     def apply(values: Sequence[Any], operation: Operation) -> Any:
@@ -176,23 +173,58 @@ def _checked_fill(
 ) -> float | str:
     """``fill`` itself, a number or the name of an initializer, if it is valid for ``to``."""
     if not isinstance(fill, str):
-        if not holds(to.dtype, fill):
-            raise Impossible(f"{to.dtype} cannot hold {fill:g}")
-        return fill
-    if fill == "initialize":
-        if to != live:
-            raise Impossible(
-                f"initialize takes the model's value, {live.dtype} {show_shape(live.shape)}, but "
-                f"{to.dtype} {show_shape(to.shape)} is needed",
-                CAST_HINT if to.shape == live.shape else "",
-            )
-        return fill
-    if fill not in known.initializers:
-        near = suggest(fill, _INITIALIZERS)
-        raise Impossible(
-            f"Keras has no initializer {fill!r}",
-            f"did you mean {near[0]!r}?" if near else "initialize takes the model's value",
+        require(holds(to.dtype, fill), f"{to.dtype} cannot hold {fill:g}")
+    elif fill == "initialize":
+        require(
+            to == live,
+            f"initialize takes the model's value, {live.dtype} {show_shape(live.shape)}, but "
+            f"{to.dtype} {show_shape(to.shape)} is needed",
+            CAST_HINT if to.shape == live.shape else "",
         )
-    if not is_real(to.dtype):
-        raise Impossible(f"an initializer makes floating-point numbers, not {to.dtype}")
+    else:
+        near = suggest(fill, _INITIALIZERS)
+        hint = f"did you mean {near[0]!r}?" if near else "initialize takes the model's value"
+        require(fill in known.initializers, f"Keras has no initializer {fill!r}", hint)
+        wrong = f"an initializer makes floating-point numbers, not {to.dtype}"
+        require(is_real(to.dtype), wrong)
     return fill
+
+
+def _check_how(value: Any) -> Any:
+    if isinstance(value, Adaptation):
+        return value
+    if not isinstance(value, dict):
+        raise fault(f"expected a mapping, found {show_value(value)}")
+    how = value.get("how")
+    if "how" not in value:
+        raise fault("the key `how` is missing", hint=did_you_mean("", KINDS))
+    if not isinstance(how, str) or how not in KINDS:
+        hint = did_you_mean(how, KINDS) if isinstance(how, str) else ""
+        raise fault(
+            f"`how` must be a kind of adaptation, found {show_value(how)}", hint=hint, at="how"
+        )
+    return value
+
+
+def _tag(value: Any) -> str:
+    return TAG + str(value["how"] if isinstance(value, dict) else value.how)
+
+
+_Any = (
+    Annotated[Cast, Tag("\0cast")]
+    | Annotated[Transpose, Tag("\0transpose")]
+    | Annotated[Reshape, Tag("\0reshape")]
+    | Annotated[Slice, Tag("\0slice")]
+    | Annotated[Pad, Tag("\0pad")]
+    | Annotated[Resize, Tag("\0resize")]
+    | Annotated[Vocabulary, Tag("\0vocabulary")]
+    | Annotated[Tile, Tag("\0tile")]
+    | Annotated[Split, Tag("\0split")]
+    | Annotated[Concat, Tag("\0concat")]
+    | Annotated[Function, Tag("\0function")]
+)
+Adapt = Annotated[_Any, Discriminator(_tag), BeforeValidator(_check_how)]
+# By ``how``.
+KINDS: dict[str, type[Adaptation]] = {
+    tag.tag.removeprefix(TAG): kind for kind, tag in map(get_args, get_args(_Any))
+}
