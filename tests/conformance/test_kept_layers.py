@@ -41,12 +41,11 @@ def test_layers_in_a_list_are_told_by_the_names_the_user_gave_them(flavour, kind
     flavour.layers.Dense(1)  # a process that has built other layers
     inventory = collect({"model": listing(flavour, "a", None, "b_2", kind=kind)}).inventory
     keys = [f"key{index}" for index in range(3)] if kind == "dict" else ["0", "1", "2"]
-    assert [
-        (layer.name, layer.base, layer.label) for layer in inventory.sequences["model/blocks"]
-    ] == [
-        (keys[0], "", "a"),
-        (keys[1], "", ""),
-        (keys[2], "", "b_2"),
+    layers = inventory.containers["model/blocks"].layers
+    assert [(layer.place, layer.given, layer.given and layer.own) for layer in layers] == [
+        (keys[0], True, "a"),
+        (keys[1], False, False),
+        (keys[2], True, "b_2"),
     ]
     assert f"model/blocks/{keys[2]}/kernel" in inventory.entries
 
@@ -56,8 +55,8 @@ def test_layers_in_the_list_of_a_module_are_told_likewise(flavour) -> None:
     module.layers = [flavour.layers.Dense(2, name="a"), flavour.layers.Dropout(0.5)]
     for layer in module.layers:
         layer(np.ones((1, 2), "float32"))
-    sequences = collect({"module": module}).inventory.sequences
-    assert [(layer.name, layer.label) for layer in sequences["module/layers"]] == [("0", "a")]
+    held = collect({"module": module}).inventory.containers["module/layers"]
+    assert [(layer.place, layer.own) for layer in held.layers] == [("0", "a")]
 
 
 @pytest.mark.parametrize("attribute", ["history", "loss", "train_function"])
@@ -118,7 +117,8 @@ def test_layers_in_a_set_are_numbered_anew_and_weak() -> None:
         model(np.ones((1, 3), "float32"))
         live = collect({"model": model})
         assert weights(live) == below("first", "dense", "dense_1")
-        assert [layer.base for layer in live.inventory.sequences["model"]] == ["dense", "dense"]
+        held = live.inventory.containers["model"]
+        assert [(layer.cls, layer.auto) for layer in held.layers] == [("dense", True)] * 2
 
 
 def test_a_variable_without_a_fixed_shape_has_that_of_its_value(tmp_path) -> None:
@@ -160,6 +160,6 @@ def test_what_keras_calls_a_layer_of_ones_own_is_an_automatic_name(flavour, cls)
     block = type(cls, (flavour.layers.Dense,), {})
     block(3)  # a process that has built others
     model = flavour.Sequential([flavour.Input((3,)), block(3), block(3)])
-    first, second = collect({"model": model}).inventory.sequences["model"]
-    assert first.name == first.base == second.base
-    assert second.name == f"{first.base}_1"
+    first, second = collect({"model": model}).inventory.containers["model"].layers
+    assert first.place == first.cls == second.cls
+    assert (first.auto, second.auto, second.place) == (True, True, f"{first.cls}_1")

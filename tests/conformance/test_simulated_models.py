@@ -24,7 +24,7 @@ from tfckpt.stored.open import open_checkpoint
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tfckpt.core.inventory import Inventory, Layer
+    from tfckpt.core.inventory import Container, Inventory
 
 _MODELS = 20
 
@@ -60,37 +60,33 @@ def _compare(flavour: Any, description: Any, tokens: bool, place: str) -> int:
 
 def _known(inventory: Inventory) -> dict[str, Any]:
     """All that a plan of such a model depends on."""
-    sequences = inventory.sequences
+    held = {p: c for p, c in inventory.containers.items() if not _of_inputs(c)}
     return {
         "entries": [
             (e.name, e.role, e.dtype, e.shape, e.nbytes) for e in inventory.entries.values()
         ],
-        "sequences": {path: [*map(_told, layers)] for path, layers in sequences.items()},
-        "alike": _alike(sequences),
-        "members": {p: [*map(_told, ls)] for p, ls in inventory.members.items() if ls},
-        "lists": inventory.lists & sequences.keys(),  # shapes, say, are lists of no layers
-        "labels": _without_inputs(inventory.labels),
-        "automatic": _without_inputs(inventory.automatic),
+        "containers": {path: _told(each) for path, each in held.items()},
+        "alike": _alike(held),
+        "listings": {path: paths for path, paths in inventory.listings.items() if paths},
         **{
             field: getattr(inventory, field)
-            for field in ("aliases", "graphs", "sizes", "private", "complete", "roots")
+            for field in ("aliases", "private", "complete", "roots")
         },
     }
 
 
-def _told(layer: Layer) -> tuple[Any, ...]:
-    names = layer.name, layer.base, layer.label, layer.named, layer.kind, layer.number
-    return *names, layer.traits._replace(settings="")
+def _of_inputs(held: Container) -> bool:
+    return all("input" in layer.own for layer in held.layers)
 
 
-def _alike(sequences: Mapping[str, tuple[Layer, ...]]) -> list[list[str]]:
+def _told(held: Container) -> Container:
+    return held._replace(layers=tuple(layer._replace(settings="") for layer in held.layers))
+
+
+def _alike(containers: Mapping[str, Container]) -> list[list[str]]:
     """The layers by their settings."""
     found = defaultdict(list)
-    for path, layers in sequences.items():
-        for layer in layers:
-            found[layer.kind, layer.traits.settings].append(f"{path}/{layer.name}")
+    for path, held in containers.items():
+        for layer in held.layers:
+            found[layer.cls, layer.settings].append(f"{path}/{layer.place}")
     return sorted(map(sorted, found.values()))
-
-
-def _without_inputs(names: Mapping[str, str]) -> dict[str, str]:
-    return {path: name for path, name in names.items() if "input" not in name}

@@ -261,7 +261,14 @@ def test_a_stack_has_the_layers_of_the_live_one(flavour, kind, tmp_path) -> None
     model = models.MODELS[kind](flavour)
     live = collect({"model": model})
     inventory = entries_of(tf.train.Checkpoint(model=model).write(str(tmp_path / "c")), live)
-    assert inventory.sequences == live.inventory.sequences
+    assert _named(inventory) == _named(live.inventory)
+
+
+def _named(inventory: Any) -> dict[str, list[Any]]:
+    return {
+        path: [(layer.place, layer.own, layer.auto) for layer in held.layers]
+        for path, held in inventory.containers.items()
+    }
 
 
 def test_without_a_hint_a_lone_model_is_recognized(flavour, tmp_path) -> None:
@@ -303,8 +310,13 @@ def test_a_list_of_layers_has_the_names_that_the_user_gave_them(tmp_path) -> Non
     model(np.ones((1, 3), "float32"))
     live = collect({"model": model})
     inventory = entries_of(tf.train.Checkpoint(model=model).write(str(tmp_path / "c")), live)
-    assert inventory.sequences == live.inventory.sequences
-    assert [layer.label for layer in inventory.sequences["model/blocks"]] == ["a", "", "b"]
+    assert _named(inventory) == _named(live.inventory)
+    layers = inventory.containers["model/blocks"].layers
+    assert [(layer.own, layer.given) for layer in layers] == [
+        ("a", True),
+        (model.blocks[1].name, None),
+        ("b", True),
+    ]
 
 
 def test_a_layer_whose_name_the_file_does_not_tell_is_said_to_be_untold(flavour, tmp_path) -> None:
@@ -313,5 +325,5 @@ def test_a_layer_whose_name_the_file_does_not_tell_is_said_to_be_untold(flavour,
     outputs = flavour.layers.Dense(2, name="head")(inner(inputs))
     live = collect({"model": (model := flavour.Model(inputs, outputs))})
     inventory = entries_of(tf.train.Checkpoint(model=model).write(str(tmp_path / "c")), live)
-    assert [layer.named for layer in inventory.sequences["model"]] == [False, True]
-    assert all(layer.named for layer in live.inventory.sequences["model"])
+    assert [bool(layer.own) for layer in inventory.containers["model"].layers] == [False, True]
+    assert all(layer.own for layer in live.inventory.containers["model"].layers)

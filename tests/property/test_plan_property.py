@@ -5,6 +5,7 @@ from unittest import mock
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from zoo.entries import layer, sequence
 
 from tfckpt.core.inventory import Entry, Inventory, Layer, Role
 from tfckpt.planning import Severity, Status, make_plan, render_text, union_of
@@ -50,15 +51,15 @@ layers = st.lists(
     unique_by=lambda found: found[0],
 ).map(
     lambda found: tuple(
-        Layer(name, "dense" if "dense" in name else "", label, named=name != UNTOLD)
-        for name, label in found
+        Layer(name) if name == UNTOLD else layer(f"{name}?" if "dense" in name else name)
+        for name, _ in found
     )
 )
 inventories = st.builds(
     lambda entries, stack, aliases, kind, complete: Inventory(
         "here",
         {entry.name: entry for entry in entries},
-        sequences={"model": stack},
+        containers={"model": sequence(*stack)},
         aliases=aliases,
         optimizers={"optimizer": kind},
         complete=complete,
@@ -170,7 +171,7 @@ def whole(order, slots, kind, aliases):
         for slot in slots
     ]
     entries.append(Entry("optimizer/learning_rate", Role.HYPERPARAMETER, "float32", (), 4))
-    stack = tuple(Layer(n, "dense" if "dense" in n else "", label) for n, label in order)
+    stack = sequence(*(layer(f"{n}?" if "dense" in n else n) for n, _ in order))
     named = {entry.name: entry for entry in entries}
     return Inventory("here", named, {"model": stack}, aliases, {"optimizer": kind})
 

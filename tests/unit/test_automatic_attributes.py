@@ -87,8 +87,9 @@ def test_an_attribute_with_an_automatic_name_is_right_or_refused(
     for more in ((), ("more",)):
         new, layers = build(into, (*order, *more))
         numbered(reversed(layers))
-        in_order = into == "subclass" and order == ("dense", "dense_1")
-        if not more and (in_order or order == ("dense",)):
+        # Keras 3 shows TensorFlow no order of attributes
+        told = library is tfckpt or flavour.__name__ == "tf_keras" or into == "subclass"
+        if not more and ((order == ("dense", "dense_1") and told) or order == ("dense",)):
             tfckpt.Checkpoint(model=new).restore(path).assert_nontrivial_match()
             assert values(layers) == [1, 2][: len(order)]
         else:  # `more` may be one of them, too
@@ -108,18 +109,15 @@ def test_a_class_of_ones_own_makes_no_difference(flavour, attributes, library, t
         tfckpt.Checkpoint(model=new).restore(path).assert_nontrivial_match()
         assert values(layers) == [1, 2]
     else:
-        assert "the checkpoint has dense, dense_1, the model the attributes dense_1, dense" in (
-            suspect(path, new)
-        )
+        assert "an attribute on the other side" in suspect(path, new)
 
 
 @LIBRARIES
 @pytest.mark.parametrize("base", ["Layer", "Module"])
 @pytest.mark.parametrize("attributes", [("dense", "dense_1"), ("dense_1", "dense")])
-def test_the_attributes_of_a_layer_or_module_have_no_known_order(
+def test_the_attributes_of_a_layer_or_module_are_believed_in_the_order_of_their_creation(
     flavour, base, attributes, library, tmp_path
 ):
-    """Only a model lists its layers."""
 
     def build(encoder):
         flavour.backend.clear_session()
@@ -140,10 +138,13 @@ def test_the_attributes_of_a_layer_or_module_have_no_known_order(
         return with_attributes(bases[base], make, attributes, attributes)
 
     path = saved(build(sequential), tmp_path, library)
-    said = suspect(path, build(other))
-    assert "'model/encoder' is not a Keras model, so that the order of its layers is unknown" in (
-        said
-    )
+    new = build(other)
+    if base == "Layer" and library is not tfckpt and flavour.__name__ == "keras":
+        suspect(path, new)  # Keras 3 shows TensorFlow no names inside of a layer
+    elif attributes[0] == "dense":
+        tfckpt.Checkpoint(model=new).restore(path).assert_nontrivial_match()
+    else:
+        assert "an attribute on the other side" in suspect(path, new)
 
 
 @LIBRARIES
@@ -156,7 +157,7 @@ def test_layers_in_another_order_than_they_were_created_in_are_no_attributes(
     inputs = flavour.Input((3,))
     path = saved(flavour.Model(inputs, one(two(inputs))), tmp_path, library)
     new, _ = subclass(flavour, ("dense", "dense_1"), ("dense_1", "dense"))
-    assert "dense, dense_1 were created in another order than they stand in" in suspect(path, new)
+    assert "an attribute on the other side" in suspect(path, new)
 
 
 def test_names_that_were_given_are_those_of_attributes_in_any_order(flavour, tmp_path):
@@ -247,7 +248,7 @@ def test_attributes_go_to_automatic_names_by_a_rule(flavour, tmp_path):
     new, layers = functional(flavour, [None, None])
     numbered(reversed(layers))
     said = suspect(path, new)
-    assert "'dense' is the name of an attribute in the checkpoint and an automatic name" in said
+    assert "'dense' is an automatic name in the model ('dense'), but an attribute" in said
     pairs = [("model/dense_1/**", "model/dense/**"), ("model/dense/**", "model/dense_1/**")]
     rules = [{"checkpoint": checkpoint, "model": model} for checkpoint, model in pairs]
     tfckpt.restore(path, new, policy={"rename": rules})
@@ -263,7 +264,7 @@ def test_one_layer_is_not_one_of_two_attributes(flavour, library, tmp_path):
     with pytest.raises(tfckpt.RefusedError) as refused:
         tfckpt.restore(path, new, policy=partial)
     reason = refused.value.plan.errors[0].reason
-    assert "'dense_1' in the checkpoint, which has no counterpart, has the same variables" in reason
+    assert "but an attribute on the other side, and there are several layers like it" in reason
     assert values(layers) == [9]
 
 

@@ -1,4 +1,4 @@
-"""TensorFlow's delayed restoration is the same whether it reads the index for itself or not."""
+"""What TensorFlow restores later is the same whether its parts are as they are known or not."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import gc
 
 import pytest
 import tensorflow as tf
-from tensorflow.python.training import py_checkpoint_reader
 
 import tfckpt
 from tfckpt.live.private import tensorflow
@@ -114,11 +113,3 @@ def test_what_nothing_asked_for_is_told_when_it_is_given_up(known, path, caplog)
     del checkpoint
     gc.collect()
     assert not caplog.text
-
-
-def test_tensorflow_reads_no_index(path, monkeypatch) -> None:
-    if not tensorflow.Coordinator:
-        pytest.skip("this TensorFlow has other parts")
-    checkpoint = tfckpt.Checkpoint(here=module("a", "b"))
-    monkeypatch.setattr(py_checkpoint_reader, "NewCheckpointReader", None)
-    checkpoint.read(path).assert_existing_objects_matched()

@@ -67,19 +67,24 @@ def test_names_that_looked_automatic_are_removed_and_a_branch_gets_a_dropout(fla
     new, layers = branches(flavour, dropout=(False, True))
     tf.train.Checkpoint(model=new).restore(path)
     assert not as_made(layers)
-    assert "are on different branches of 'model'" in refused(path, new)
+    assert "another branch has a layer like it" in refused(path, new)
 
 
-def test_a_dropout_before_the_head_changes_nothing(flavour, tmp_path):
+def test_branches_of_one_class_need_names_where_a_file_has_no_connections(flavour, tmp_path):
     flavour.backend.clear_session()
     old, _ = branches(flavour, head=True)
     path = tf.train.Checkpoint(model=old).save(str(tmp_path / "ckpt"))
     flavour.backend.clear_session()
-    for last in (False, True):
-        new, layers = branches(flavour, head=True, last=last)
-        emptied(new)
-        tfckpt.Checkpoint(model=new).restore(path).assert_consumed()
-        assert as_made(layers)
+    new, layers = branches(flavour, head=True)
+    emptied(new)
+    tfckpt.Checkpoint(model=new).restore(path).assert_consumed()
+    assert as_made(layers)
+    more, layers = branches(flavour, head=True, last=True)
+    assert "another branch has a layer like it" in refused(path, more)
+    same = {"checkpoint": "model/dense/**", "model": "model/dense/**"}
+    other = {"checkpoint": "model/dense_1/**", "model": "model/dense_1/**"}
+    tfckpt.restore(path, more, policy={"rename": [same, other]})
+    assert as_made(layers)
 
 
 def test_a_dropout_is_removed_from_a_branch_and_the_file_has_no_names(tmp_path):
@@ -91,7 +96,7 @@ def test_a_dropout_is_removed_from_a_branch_and_the_file_has_no_names(tmp_path):
     new.load_weights(path)
     assert not as_made(layers)
     emptied(new)
-    assert "are on different branches of 'model'" in refused(path, new)
+    assert "another branch has a layer like it" in refused(path, new)
     same, layers = branches(tf_keras, ("left", "right"), dropout=(False, True))
     emptied(same)
     tfckpt.Checkpoint(model=same).restore(path).assert_consumed()
@@ -121,8 +126,8 @@ def test_layers_of_two_classes_change_attributes(flavour, writer, names, tmp_pat
     path = writer(model=attributes(flavour, one, other)).save(str(tmp_path / "ckpt"))
     new = attributes(flavour, other, one)
     said = refused(path, new)
-    variables = "model/one has the variables that model/other has in the checkpoint"
-    assert variables in said or "model/one is the layer 'second' in the model" in said
+    told = "that model/other has in the checkpoint", "model/one is the layer 'second' in the model"
+    assert any(each in said for each in told)
 
 
 def listed(keras, *names):
@@ -148,7 +153,7 @@ def test_a_layer_has_the_name_that_another_one_was_given(flavour, tmp_path):
     path = tfckpt.Checkpoint(model=old).save(str(tmp_path / "ckpt"))
     new = listed(flavour, "dense_1", "neck", None)
     assert [block.name for block in new.blocks] == ["dense_1", "neck", "dense_1"]
-    assert "created in another order" in refused(path, new)
+    assert "several layers are named 'dense_1'" in refused(path, new)
 
 
 def test_a_layer_has_got_a_name_that_looks_automatic(tmp_path):
@@ -158,7 +163,7 @@ def test_a_layer_has_got_a_name_that_looks_automatic(tmp_path):
     path = tfckpt.Checkpoint(model=old).save(str(tmp_path / "ckpt"))
     tf_keras.backend.clear_session()
     new, _ = branches(tf_keras, (None, "dense_2"))
-    assert "the name 'dense_2' of one of its class was chosen" in refused(path, new)
+    assert "a name that was given on one side alone: 'dense_2' in the model" in refused(path, new)
 
 
 def test_a_layer_changes_places_with_one_without_weights(flavour, tmp_path):
@@ -172,7 +177,7 @@ def test_a_layer_changes_places_with_one_without_weights(flavour, tmp_path):
     second, first = layers.Dense(WIDTH), layers.Dense(WIDTH)
     outputs = layers.Concatenate()([second(layers.ReLU()(inputs)), first(inputs)])
     said = refused(path, flavour.Model(inputs, outputs))
-    assert "feeds the layer that model/dense_1 feeds in the checkpoint" in said
+    assert "that feeds model/dense_1" in said or "that model/dense_1 feeds" in said
 
 
 def test_two_chosen_names_at_one_place_are_two_layers(flavour, tmp_path):
@@ -191,6 +196,6 @@ def test_two_chosen_names_at_one_place_are_two_layers(flavour, tmp_path):
     )
     new = model("batch_normalization_4", inner)
     assert (
-        "model/batch_normalization is named 'batch_normalization_4' in the model and "
-        "'batch_normalization_2' in the checkpoint, and both names were chosen"
+        "model/batch_normalization is the layer 'batch_normalization_4' in the model and "
+        "'batch_normalization_2' in the checkpoint"
     ) in refused(path, new)

@@ -133,7 +133,10 @@ def test_a_layer_with_another_name_takes_its_slots_along(
     with open_checkpoint(target) as new:
         names = set(new.inventory.entries)
         assert new.inventory.entries["optimizer/momentum/trunk/kernel"].of == "model/trunk/kernel"
-        assert [layer.name for layer in new.inventory.sequences["model"]] == ["trunk", "head"]
+        assert [layer.place for layer in new.inventory.containers["model"].layers] == [
+            "trunk",
+            "head",
+        ]
         assert not any("body" in name for name in names)
         kernel = new.values.read(new.inventory.entries["model/trunk/kernel"].key)
     assert kernel.tobytes() == weights(model)[0]

@@ -11,7 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfckpt.core.inventory import Entry, Inventory, Layer, Role, Root, Traits
+from tfckpt.core.inventory import (
+    LIST,
+    ORDERS,
+    SEQUENCE,
+    Container,
+    Entry,
+    Inventory,
+    Layer,
+    Role,
+    Root,
+)
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
 from tfckpt.stored.commits import record_file
 from tfckpt.stored.commits.record import CommitRecord
@@ -30,10 +40,12 @@ INVENTORY = Inventory(
     {entry.name: entry for entry in ENTRIES},
     MappingProxyType(
         {
-            "model": (Layer("dense_1", "dense"), Layer("head")),
-            "model/blocks": (Layer("0", label="mine"), Layer("1")),
-            "other": (Layer("layer_with_weights-0", named=False),),
-            "inner": (),
+            "model": Container(
+                SEQUENCE, (Layer("dense_1", "dense_4", True), Layer("head")), sizes=(4, 5)
+            ),
+            "model/blocks": Container(LIST, (Layer("0", "mine", given=True), Layer("1"))),
+            "other": Container(SEQUENCE, (Layer("layer_with_weights-0"),)),
+            "inner": Container(SEQUENCE, ()),
         }
     ),
     {"model/tied": "model/ä"},
@@ -89,12 +101,22 @@ ENTRY = st.builds(
     NAMES,
     st.none() | st.integers(0, 2**32 - 1),
 )
-LAYER = st.builds(Layer, NAMES, NAMES, NAMES, st.booleans())
+TRUTH = st.booleans()
+LAYER = st.tuples(NAMES, NAMES, TRUTH, st.none() | TRUTH, NAMES, NATURAL, NAMES, NAMES, NAMES).map(
+    lambda fields: Layer(*fields)
+)
+HELD = st.builds(
+    Container,
+    st.sampled_from([SEQUENCE, LIST]),
+    st.lists(LAYER, max_size=3).map(tuple),
+    st.sampled_from(ORDERS),
+    st.lists(NATURAL, max_size=2).map(tuple),
+)
 
 
 @given(
     st.lists(ENTRY, max_size=4, unique_by=lambda entry: entry.name),
-    st.dictionaries(NAMES, st.lists(LAYER, max_size=3).map(tuple)),
+    st.dictionaries(NAMES, HELD, max_size=3),
     st.dictionaries(NAMES, st.floats(allow_nan=False)),
     st.dictionaries(NAMES, JSON, max_size=3),
     st.dictionaries(NAMES, NAMES, max_size=3),
@@ -112,7 +134,7 @@ LAYER = st.builds(Layer, NAMES, NAMES, NAMES, st.booleans())
 def test_any_record_round_trips_exactly(
     tmp_path_factory: pytest.TempPathFactory,
     entries: list[Entry],
-    sequences: Any,
+    containers: Any,
     metrics: Any,
     training: Any,
     left_out: Any,
@@ -124,7 +146,7 @@ def test_any_record_round_trips_exactly(
     inventory = Inventory(
         prefix,
         {entry.name: entry for entry in entries},
-        sequences,
+        containers,
         complete=complete,
         left_out=left_out,
     )
@@ -151,22 +173,14 @@ def test_no_record_is_none(prefix: str) -> None:
 
 
 def test_how_layers_were_made_comes_back(prefix: str) -> None:
-    traits = Traits("a", "b", "c", given=True)
     layers = (
-        Layer("dense", "dense", kind="dense", number=4, traits=traits),
-        Layer("0", label="x", kind="block"),
+        Layer("dense", "dense_4", True, True, "dense", 4, "a", "b", "c"),
+        Layer("0", "x", cls="block"),
     )
-    inventory = dataclasses.replace(
-        RECORD.inventory, sequences={"model": layers}, labels={"model/a": "x"}
-    )
+    held = {"model": Container(SEQUENCE, layers, sizes=(3, 4))}
+    inventory = dataclasses.replace(RECORD.inventory, containers=held)
     record_file.write(prefix, dataclasses.replace(RECORD, inventory=inventory))
-    found = record_file.read(prefix).inventory
-    assert [(one.kind, one.number) for one in found.sequences["model"]] == [
-        ("dense", 4),
-        ("block", -1),
-    ]
-    assert [one.traits for one in found.sequences["model"]] == [traits, Traits()]
-    assert found.labels == {"model/a": "x"}
+    assert record_file.read(prefix).inventory.containers == held
 
 
 def test_a_record_never_vouches_for_another_index(prefix: str) -> None:
@@ -212,7 +226,13 @@ def _entry(**changes: Any) -> bytes:
     return _changed(entries=[{k: v for k, v in {**entry, **changes}.items() if v is not ...}])
 
 
-LAYER_FIELDS = ["dense", "dense", "", True, "dense", 0, "", "", "", False]
+LAYER_FIELDS = ["dense", "dense", True, False, "dense", 0, "", "", ""]
+
+
+def _held(layer: Any) -> bytes:
+    return _changed(containers={"model": ["sequence", "all", [1], [layer]]})
+
+
 FORGED = {
     "nested too deeply": _sealed('{"format": ' + "[" * 100_000),
     "nested too deeply, closed": _sealed('{"training": ' + "[" * 100_000 + "]" * 100_000),
@@ -258,11 +278,13 @@ FORGED = {
     "a file of another checkpoint": _changed(files=["ckpt-7.data-00000-of-00001"]),
     "a file of another directory": _changed(files=["../ckpt-1-saver"]),
     "the index among the files": _changed(files=["ckpt-1-2.index"]),
-    "layer a text": _changed(layers={"model": ["dense"]}),
-    "layer of nine": _changed(layers={"model": [LAYER_FIELDS[:-1]]}),
-    "layer with a number for a name": _changed(layers={"model": [[1, *LAYER_FIELDS[1:]]]}),
-    "layer with a number for a truth": _changed(layers={"model": [[*LAYER_FIELDS[:-1], 1]]}),
-    "label a number": _changed(labels={"model/a": 1}),
+    "container a text": _changed(containers={"model": "dense"}),
+    "container of an unknown kind": _changed(containers={"model": ["pile", "all", [], []]}),
+    "container with a text for a size": _changed(containers={"model": ["list", "all", ["2"], []]}),
+    "layer a text": _held("dense"),
+    "layer of eight": _held(LAYER_FIELDS[:-1]),
+    "layer with a number for a name": _held([1, *LAYER_FIELDS[1:]]),
+    "layer with a text for a truth": _held([*LAYER_FIELDS[:2], "", *LAYER_FIELDS[3:]]),
     "alias a list": _changed(aliases={"a": ["b"]}),
     "optimizer null": _changed(optimizers={"optimizer": None}),
     "entry without a name": _entry(name=...),

@@ -80,11 +80,7 @@ def test_a_layer_that_lost_its_name_to_another_one_is_refused(flavour, holder, n
     name = f"dense_{number}"
     _, path = saved(flavour, holder, (name, None, None), tmp_path)
     said = suspect(path, build(flavour, holder, (None, None, name)))
-    if holder in LISTS:
-        assert "were created in another order in the model" in said
-    else:
-        assert f"is the layer {name!r} in the model, which is model/" in said  # the one
-        assert f"is the layer {name!r} in the checkpoint, which is model/" in said  # the other
+    assert f"layers are named {name!r}" in said or f"is the layer {name!r} in the model" in said
 
 
 @pytest.mark.parametrize("holder", HOLDERS[:-1])
@@ -97,7 +93,7 @@ def test_it_is_refused_in_a_new_process_too(flavour, holder, tmp_path):
     edited = (None, None, "dense_2")
     flavour.backend.clear_session()
     said = suspect(path, build(flavour, holder, edited))
-    assert "created in another order" in said if holder == "list" else "'dense_2' in the " in said
+    assert "'dense_2' in the " in said
 
 
 @pytest.mark.parametrize("holder", HOLDERS)
@@ -114,7 +110,7 @@ def test_a_program_that_runs_again_is_restored(flavour, holder, names, tmp_path)
         flavour.layers.Dense(3)
         same = build(flavour, holder, names)
         if holder in LISTS and twice(same.parts):
-            assert "created in another order" in suspect(path, same)
+            assert "several layers are named 'dense_" in suspect(path, same)
             continue
         tfckpt.Checkpoint(model=same).restore(path).assert_consumed()
         alike(old, same)

@@ -246,7 +246,7 @@ def test_named_layers_of_a_list_in_another_order_are_refused_from_kerass_file(tm
     same = subclassed(keras, in_list, "x", "y")
     restored(path, old, same)
     said = refused(path, subclassed(keras, in_list, "y", "x"))
-    assert "of their class is 'y' in the model and 'x' in the checkpoint" in said
+    assert "position 1 is 'y' in the model and 'x' in the checkpoint" in said
 
 
 def test_numbered_layers_of_a_list_in_another_order_are_refused(flavour, tmp_path):

@@ -158,10 +158,7 @@ def test_names_that_look_automatic_are_believed_over_places(flavour, library, tm
     old = named_blocks(flavour, "block_91", "block_92", "block_93")
     path = saved(old, tmp_path, library)
     said = suspect(path, named_blocks(flavour, "block_92", "block_93", "block_94"))
-    assert (
-        "the layer named 'block_92' is model/block in the model and model/block_1 in the "
-        "checkpoint, by its position among the layers of its class"
-    ) in said
+    assert "'block_92'" in said
     new = named_blocks(flavour, "block_91", "block_92", "block_93")
     tfckpt.Checkpoint(model=new).restore(path).assert_consumed()
     alike(old, new)

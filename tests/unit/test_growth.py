@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tfckpt.core.inventory import Entry, Inventory, Layer, Role, Traits
+from tfckpt.core.inventory import LIST, SEQUENCE, VARIABLE, Container, Entry, Inventory, Layer, Role
 from tfckpt.planning import make_plan, render_text
 from tfckpt.policy import Policy
 from tfckpt.stored.bundles.bundle import Bundle
@@ -32,9 +32,12 @@ def inventory(values: int, model: str = "model", layer: str = "block") -> Invent
     entries: dict[str, Entry] = {}
     layers = []
     for index in range(values // 6):
-        layers.append(Layer(f"{layer}_{index}" if index else layer, "" if index else layer))
+        place = f"{layer}_{index}" if index else layer
+        layers.append(
+            Layer(place, place, auto=index == 0, given=index > 0, cls="" if index else layer)
+        )
         for word, shape in (("kernel", (2, 3)), ("bias", (3,))):
-            of = f"{model}/{layers[-1].name}/{word}"
+            of = f"{model}/{layers[-1].place}/{word}"
             nbytes, key = 4 * int(np.prod(shape)), f"v/{len(entries)}/.ATTRIBUTES/VARIABLE_VALUE"
             entries[of] = Entry(of, Role.WEIGHT, "float32", shape, nbytes, key)
             for slot in ("momentum", "velocity"):
@@ -42,7 +45,13 @@ def inventory(values: int, model: str = "model", layer: str = "block") -> Invent
                 key = f"v/{len(entries)}/.ATTRIBUTES/VARIABLE_VALUE"
                 entries[name] = Entry(name, Role.SLOT, "float32", shape, nbytes, key, slot, of)
     kinds = {"optimizer": "adam"}
-    return Inventory("here", entries, {model: tuple(layers)}, optimizers=kinds, complete=True)
+    return Inventory(
+        "here",
+        entries,
+        {model: Container(SEQUENCE, tuple(layers))},
+        optimizers=kinds,
+        complete=True,
+    )
 
 
 def calls(task: Callable[[], Any]) -> int:
@@ -60,16 +69,18 @@ def assert_linear(task: Callable[[int], Callable[[], Any]], few: int = FEW) -> N
 def numbered(values: int) -> Inventory:
     """With layers of automatic names, in the order in which they are told of."""
     found = inventory(values)
-    layers = tuple(Layer(layer.name, "block") for layer in found.sequences["model"])
-    return Inventory("here", found.entries, {"model": layers}, optimizers=found.optimizers)
+    places = [layer.place for layer in found.containers["model"].layers]
+    layers = tuple(Layer(place, place, auto=True, given=False, cls="block") for place in places)
+    held = {"model": Container(SEQUENCE, layers)}
+    return Inventory("here", found.entries, held, optimizers=found.optimizers)
 
 
 def shifted(values: int) -> Inventory:
     """The same without its first layer: every name is that of another layer."""
     found = numbered(values)
-    layers = found.sequences["model"][1:]
+    held = {"model": Container(SEQUENCE, found.containers["model"].layers[1:])}
     entries = {n: e for n, e in found.entries.items() if "/block/" not in n}
-    return Inventory("here", entries, {"model": layers}, optimizers=found.optimizers)
+    return Inventory("here", entries, held, optimizers=found.optimizers)
 
 
 class Layers(tuple[Layer, ...]):
@@ -82,36 +93,35 @@ class Layers(tuple[Layer, ...]):
 def kernels(layers: Iterable[Layer], word: str = "kernel", sizes: int = MANY) -> Inventory:
     """A stack of layers with one value each, of so many different sizes."""
     stack = Layers(layers)
-    names = {f"model/{layer.name}/{word}": at % sizes for at, layer in enumerate(stack)}
+    names = {f"model/{layer.place}/{word}": at % sizes for at, layer in enumerate(stack)}
     entries = {n: Entry(n, Role.WEIGHT, "float32", (size,)) for n, size in names.items()}
-    return Inventory("here", entries, {"model": stack})
+    return Inventory("here", entries, {"model": Container(SEQUENCE, stack)})
 
 
 def unnamed(values: int) -> Inventory:
-    return kernels(Layer(f"layer_with_weights-{i}", named=False) for i in range(values))
+    return kernels(Layer(f"layer_with_weights-{i}") for i in range(values))
 
 
 def variables(values: int) -> Inventory:
     """A list of variables."""
     names = [f"model/{index}" for index in range(values)]
     entries = {name: Entry(name, Role.WEIGHT, "float32", (2,)) for name in names}
-    layers = Layers(Layer(str(index), kind="variable") for index in range(values))
-    return Inventory("here", entries, {"model": layers}, lists=frozenset({"model"}))
+    layers = Layers(Layer(str(index), cls=VARIABLE) for index in range(values))
+    return Inventory("here", entries, {"model": Container(LIST, layers)})
 
 
 def chained(values: int, first: int) -> Inventory:
     """Layers of a class of which each has the settings that the next one had."""
-    settings = [Traits(settings=f"units {index + first}") for index in range(values)]
-    named = ((f"dense_{at}", at, traits) for at, traits in enumerate(settings))
-    layers = (Layer(n, "dense", kind="dense", number=at, traits=t) for n, at, t in named)
+    named = ((f"dense_{at}", at, f"units {at + first}") for at in range(values))
+    layers = (Layer(n, n, True, False, "dense", at, settings=units) for n, at, units in named)
     return kernels(layers, sizes=1)
 
 
 def classes(values: int, head: str) -> Inventory:
     """Layers of as many classes, and one of any class."""
     names = (f"class{index}" for index in range(values))
-    layers = [Layer(name, name, kind=name, number=0) for name in names]
-    return kernels([*layers, Layer(head)], sizes=1)
+    layers = [Layer(name, name, True, False, name, 0) for name in names]
+    return kernels([*layers, Layer(head, head, given=True)], sizes=1)
 
 
 RENAME = {"checkpoint": "net/**", "model": "model/**"}
@@ -125,12 +135,12 @@ PLANS = {
     "no names, one more": (
         Policy(),
         unnamed,
-        lambda n: kernels(Layer(f"l{i}") for i in range(n + 1)),
+        lambda n: kernels(Layer(f"l{i}", f"l{i}", given=True) for i in range(n + 1)),
     ),
     "no names, others in them": (
         Policy(),
         unnamed,
-        lambda n: kernels((Layer(f"l{i}") for i in range(n + 1)), "w"),
+        lambda n: kernels((Layer(f"l{i}", f"l{i}", given=True) for i in range(n + 1)), "w"),
     ),
     "a longer list": (Policy(), variables, lambda n: variables(n + 1)),
     "a chain of settings": (Policy(), lambda n: chained(n, 0), lambda n: chained(n, 1)),
@@ -153,8 +163,9 @@ def test_a_plan_and_its_report(case: str) -> None:
 def test_a_reason_does_not_name_all_layers_of_a_name() -> None:
     def exchanged(values: int, *names: str) -> Inventory:
         labels = [name for name in names for _ in range(values // 2)]
-        found = kernels(Layer(str(at), label=label) for at, label in enumerate(labels))
-        return dataclasses.replace(found, lists=frozenset({"model"}))
+        found = kernels(Layer(str(at), label, given=True) for at, label in enumerate(labels))
+        held = found.containers["model"]._replace(kind=LIST)
+        return dataclasses.replace(found, containers={"model": held})
 
     for size in (FEW, MANY):
         stored, live = exchanged(size, "left", "right"), exchanged(size, "right", "left")

@@ -213,8 +213,12 @@ def test_numbers_of_layers_are_taken_anew_in_each_scope_and_chosen_names_stay() 
         "model/dense_9/kernel": "model/model/dense/kernel",
         "dense_4/kernel/Momentum": "optimizer/momentum/dense/kernel",
     }
-    assert [layer.name for layer in inventory.sequences["model"]] == ["dense", "dense_1"]
-    assert inventory.unordered == {"model", "model/enc", "model/model"}
+    assert [layer.place for layer in inventory.containers["model"].layers] == ["dense", "dense_1"]
+    assert {path for path, held in inventory.containers.items() if held.order == "created"} == {
+        "model",
+        "model/enc",
+        "model/model",
+    }
 
 
 def test_without_a_model_here_a_key_is_its_name() -> None:

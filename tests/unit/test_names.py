@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfckpt.core.inventory import Entry, Inventory, Layer, Role, weak_base
+from tfckpt.core.inventory import Entry, Inventory, Role, weak_base
 from tfckpt.core.names import (
     Names,
     Node,
@@ -69,20 +69,22 @@ def test_layers_that_hold_weights_are_numbered_first() -> None:
     model = stack(seeded, group("block_2", "block", w=value()))
     names = assign({"model": model}, ["model"])
     assert {n.name for n in names.values} == {"model/block/w", "seed/block_1"}
-    assert names.sequences == {"model": (Layer("block", "block"),)}
+    assert [(x.place, x.own) for x in names.containers["model"].layers] == [("block", "block_2")]
 
 
 def test_an_unknown_name_is_said_to_be_untold() -> None:
     names = assign({"model": stack(dense("head", base=""), dense("", base=""), dense())}, ["model"])
-    assert [layer.named for layer in names.sequences["model"]] == [True, False, True]
+    assert [layer.own for layer in names.containers["model"].layers] == ["head", "", "dense"]
 
 
 def test_a_list_of_layers_keeps_its_order_and_the_names_that_the_user_gave() -> None:
     layers = {"10": dense("b", ""), "2": dense("dense_7"), "x": value(), "1": group("empty")}
     listed = Node(NodeKind.LIST, children=list(layers.items()))
-    assert assign({"model": group(blocks=listed)}, ["model"]).sequences == {
-        "model/blocks": (Layer("10", label="b"), Layer("2"))
-    }
+    found = assign({"model": group(blocks=listed)}, ["model"]).containers["model/blocks"]
+    assert [(x.place, x.own, x.given) for x in found.layers] == [
+        ("10", "b", True),
+        ("2", "dense_7", None),
+    ]
 
 
 def test_a_layer_without_a_known_name_has_tensorflows_word_for_it() -> None:

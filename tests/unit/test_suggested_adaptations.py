@@ -6,7 +6,7 @@ Each policy that is suggested is read and planned anew, as it would be after it 
 from __future__ import annotations
 
 import pytest
-from zoo.entries import weights
+from zoo.entries import sequence, weights
 from zoo.suggested import (
     CONV,
     DENSE,
@@ -93,7 +93,10 @@ def test_a_flattened_convolution_is_none():
     """PyTorch flattens channels first, Keras last."""
     stored = torch(a={"weight": (8, 12)}, b=TORCH)
     live = inventory(weights(model__a={"kernel": (3, 4, 8)}, model__b=DENSE), "a", "b")
-    live.sequences["model"] = (Layer("a", kind="conv1d"), Layer("b", kind="dense"))
+    layers = (
+        Layer(name, name, given=True, cls=cls) for name, cls in (("a", "conv1d"), ("b", "dense"))
+    )
+    live.containers["model"] = sequence(*layers)
     assert suggested(inventory(stored), live)["exclude"] == ["model/a/**"]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from zoo.entries import OPTIMIZER, slots, weights
+from zoo.entries import OPTIMIZER, sequence, slots, weights
 from zoo.suggested import (
     CONV,
     DENSE,
@@ -24,7 +24,7 @@ from zoo.suggested import (
     torch,
 )
 
-from tfckpt.core.inventory import Entry, Layer, Role, Traits
+from tfckpt.core.inventory import Container, Entry, Layer, Role
 from tfckpt.planning import make_plan
 from tfckpt.planning.suggestion import suggest
 from tfckpt.policy import Policy, load_policy
@@ -160,8 +160,8 @@ def test_a_name_that_somebody_chose_speaks_against_the_order_if_it_looks_automat
     """The branches may have been written down the other way round."""
     stored = inventory(weights(model__dense=DENSE, model__left=DENSE), "dense*", "left")
     live = inventory(weights(model__mid=DENSE, model__dense=DENSE), "mid", "dense*")
-    chosen = dataclasses.replace(live.sequences["model"][1], traits=Traits(given=True))
-    live.sequences["model"] = (live.sequences["model"][0], chosen)
+    first, second = live.containers["model"].layers
+    live.containers["model"] = sequence(first, second._replace(given=True))
     either = ("model/dense", "model/left")
     assert choices(stored, live) == {"model/mid": either, "model/dense": either}
 
@@ -171,23 +171,26 @@ def test_layers_that_only_one_side_knows_as_layers_are_paired():
     stored = inventory(weights(model__net__a=CONV, model__top=DENSE), "net", "top")
     live = inventory(weights(model__own__stem=CONV, model__top=DENSE), "own", "top")
     for side, name in ((stored, "net"), (live, "own")):
-        side.sequences["model"] = (Layer(name, kind="net"), *side.sequences["model"][1:])
-    members = {"model/own": (Layer("model/own/stem", kind="conv"),)}
-    live = dataclasses.replace(live, members=members)
+        others = side.containers["model"].layers[1:]
+        side.containers["model"] = sequence(Layer(name, name, given=True, cls="net"), *others)
+    stem = Layer("stem", "stem", given=True, cls="conv")
+    live.containers["model/own"] = Container("attributes", (stem,))
+    live = dataclasses.replace(live, listings={"model/own": ("model/own/stem",)})
     assert suggested(stored, live) == rename(("model/net/a/**", "model/own/stem/**"))
 
 
 def chosen(name, number):
     """A layer of which its user said `dense_4`, say."""
-    return Layer(name, "dense", kind="dense", number=number, traits=Traits(given=True))
+    return Layer(name, f"dense_{number}", True, True, "dense", number)
 
 
 def test_a_number_that_somebody_chose_is_a_name():
     """Both are the first of their class where they stand, and so have one canonical name."""
     stored = inventory(weights(model__x__dense=DENSE, model__y__dense=DENSE, model__old=CONV))
     live = inventory(weights(model__x__dense=DENSE, model__z__dense=DENSE, model__new=CONV))
-    stored.sequences.update({"model/x": (chosen("dense", 2),), "model/y": (chosen("dense", 4),)})
-    live.sequences.update({"model/x": (chosen("dense", 4),), "model/z": (chosen("dense", 2),)})
+    for side, held in ((stored, {"x": 2, "y": 4}), (live, {"x": 4, "z": 2})):
+        for name, number in held.items():
+            side.containers[f"model/{name}"] = sequence(chosen("dense", number))
     found = suggested(stored, live)["rename"]
     assert {"checkpoint": "model/x/**", "model": "model/z/**"} in found
     assert {"checkpoint": "model/y/**", "model": "model/x/**"} in found
@@ -197,16 +200,12 @@ def test_an_order_within_a_class_says_nothing_of_what_is_in_a_layer_of_another()
     """The file has `inner` after all dense layers, wherever it stood."""
     names = ["model/a", "model/b", "model/inner/c"]
     stored = inventory(weights(**{name.replace("/", "__"): DENSE for name in names}))
-    stored.sequences["model"] = (
-        *(Layer(n, kind="dense") for n in "ab"),
-        Layer("inner", kind="net"),
-    )
-    stored.sequences["model/inner"] = (Layer("c", kind="dense"),)
-    listed = frozenset({"model", "model/inner"})
-    stored = dataclasses.replace(stored, unordered=listed, listed=listed)
+    model = sequence(layer("a"), layer("b"), layer("inner")._replace(cls="net"))
+    stored.containers["model"] = model._replace(order="class")
+    stored.containers["model/inner"] = sequence(layer("c"))._replace(order="class")
     live = inventory(weights(model__dense=DENSE, model__net__dense=DENSE, model__dense_1=DENSE))
-    live.sequences["model"] = (layer("dense*"), Layer("net", "net", kind="net"), layer("dense_1*"))
-    live.sequences["model/net"] = (layer("dense*"),)
+    live.containers["model"] = sequence(layer("dense*"), layer("net*"), layer("dense_1*"))
+    live.containers["model/net"] = sequence(layer("dense*"))
     assert suggested(stored, live) == {"match": "structure"}
     found = suggest(Policy(), stored, live)
     assert {step.source: step.name for step in found.plan.assignments} == {

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
 
-from tfckpt.core.inventory import Entry, Role
+from tfckpt.core.inventory import SEQUENCE, Container, Entry, Layer, Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -17,6 +18,21 @@ def weights(**layers: Mapping[str, tuple[int, ...]]) -> list[Entry]:
         for layer, shapes in layers.items()
         for variable, shape in shapes.items()
     ]
+
+
+def layer(text: str, **more: Any) -> Layer:
+    """``dense_1?`` has an automatic name, ``head`` a given one, ``#2`` one that a file lacks."""
+    if text.startswith("#"):
+        return Layer(f"layer_with_weights-{text[1:]}", **more)
+    name = text.rstrip("?*")
+    if name == text:
+        return Layer(name, **{"own": name, "given": True, **more})
+    return Layer(name, **{"own": name, "auto": True, "cls": re.sub(r"_\d+$", "", name), **more})
+
+
+def sequence(*layers: str | Layer) -> Container:
+    """A functional or sequential model."""
+    return Container(SEQUENCE, tuple(x if isinstance(x, Layer) else layer(x) for x in layers))
 
 
 def slots(entries: Iterable[Entry], slot: str = "momentum") -> list[Entry]:

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import yaml
 
-from tfckpt.core.inventory import Entry, Inventory, Layer, Role
+from tfckpt.core.inventory import Entry, Inventory, Role
 from tfckpt.planning import make_plan
 from tfckpt.planning.suggestion import suggest
 from tfckpt.policy import Policy, load_policy
+from zoo.entries import layer as entries_layer
+from zoo.entries import sequence
 
 
 def inventory(entries, *layers):
     """The layers of `model` in order: a name, with a star for an automatic one."""
-    sequences = {"model": tuple(map(layer, layers))} if layers else {}
-    return Inventory("runs/ckpt-1", {entry.name: entry for entry in entries}, sequences)
+    held = {"model": sequence(*map(layer, layers))} if layers else {}
+    return Inventory("runs/ckpt-1", {entry.name: entry for entry in entries}, held)
 
 
 def layer(text):
-    name, star, _ = text.partition("*")
-    return Layer(name, base=name.rstrip("_0123456789") if star else "", kind="dense")
+    return entries_layer(text, **({} if text.endswith("*") else {"cls": "dense"}))
 
 
 CONV = {"kernel": (3, 3, 8, 32), "bias": (32,)}

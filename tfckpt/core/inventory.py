@@ -19,8 +19,6 @@ from tfckpt.core.text import preformatted
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from tfckpt.core.topology import LayerGraph
-
 Shape = tuple[int, ...]
 
 
@@ -72,64 +70,65 @@ class Entry(NamedTuple):
     crc32c: int | None = None
 
 
-class Traits(NamedTuple):
-    """Digests that distinguish automatically named layers of a class; ``""`` for unknown.
-
-    Attributes:
-        fed: what feeds it in a functional model.
-        feeds: what it feeds there.
-        settings: its configuration, e.g. activation and units.
-        given: whether its name looks automatic, but was chosen by the user.
-    """
-
-    fed: str = ""
-    feeds: str = ""
-    settings: str = ""
-    given: bool = False
-
-
 def digest(parts: Iterable[str]) -> str:
-    """What stands for texts in the traits of a layer."""
+    """What stands for texts in a layer: for its connections, its settings."""
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Layer:
-    """One layer of a functional or sequential model, or of a list or dict of layers.
+SEQUENCE, LIST, DICT, ATTRIBUTES = "sequence", "list", "dict", "attributes"
+ORDERS = ("all", "keras", "class", "created")
+VARIABLE = "variable"  # in a list, in place of a layer's class
 
-    A variable in a list counts as a layer of kind ``variable``.
+
+class Layer(NamedTuple):
+    """A layer in a container, or a variable in a list; ``""`` for what is unknown.
 
     Attributes:
-        name: its component in canonical names, ``dense_1``; in a list its index.
-        base: ``dense`` if the name is automatic (weak), ``""`` if the user chose it.
-        label: the user's name for a layer whose component is an index or key.
-        named: whether the name is known; a file of plain TensorFlow may not contain it, and then
-            ``name`` is TensorFlow's ``layer_with_weights-2``.
-        kind: its class in snake case, ``dense``, ``""`` if unknown. Some Keras files number the
-            layers of each class separately, and have no other order.
-        number: the number in an automatic name before renumbering, which follows the order of
-            creation; -1 if unknown.
-        traits: what else distinguishes the layer.
+        place: its component in canonical names: a name, an index, a key, an attribute.
+        own: its name in Keras.
+        auto: whether that looks generated, ``dense_4``.
+        given: whether a user chose it; None if the file does not say.
+        cls: its class in snake case.
+        created: the number in a name that looks generated, which follows the order of creation.
+        fed: digest of what feeds it in a functional model.
+        feeds: digest of what it feeds there.
+        settings: digest of its configuration, e.g. activation and units.
+        beside: of a live layer, whether one of its class and shapes is on another branch.
+        path: its canonical path, where containers are aligned.
+        shapes: of the weights below it, where containers are aligned.
     """
 
-    name: str
-    base: str = ""
-    label: str = ""
-    named: bool = True
-    kind: str = dataclasses.field(default="", compare=False)
-    number: int = dataclasses.field(default=-1, compare=False)
-    traits: Traits = dataclasses.field(default=Traits(), compare=False)
+    place: str
+    own: str = ""
+    auto: bool = False
+    given: bool | None = None
+    cls: str = ""
+    created: int = -1
+    fed: str = ""
+    feeds: str = ""
+    settings: str = ""
+    beside: bool = False
+    path: str = ""
+    shapes: tuple[Shape | None, ...] = ()
 
-    @property
-    def own_name(self) -> str:
-        """The original name, with its original number.
 
-        >>> Layer("dense_1", "dense", number=4).own_name
-        'dense_4'
-        """
-        if self.number < 0:
-            return self.name
-        return f"{self.base}_{self.number}" if self.number else self.base
+class Container(NamedTuple):
+    """What holds layers: a functional or sequential model, a list, a dict, or attributes.
+
+    Attributes:
+        kind: ``SEQUENCE``, ``LIST``, ``DICT`` or ``ATTRIBUTES``.
+        layers: those with weights, in order where it has one.
+        order: what the order in a file says: ``all`` of the layers' names and positions; ``keras``
+            also that Keras would assign them to a model's layers one by one; ``class`` the same,
+            for the layers of each class alone; ``created`` the order of creation in each class.
+        sizes: how many layers it has, with those without weights; of a live model, also with other
+            operations.
+    """
+
+    kind: str
+    layers: tuple[Layer, ...]
+    order: str = "all"
+    sizes: tuple[int, ...] = ()
 
 
 class Ordered(NamedTuple):
@@ -179,8 +178,7 @@ class Inventory:
     Attributes:
         source: where the values come from, for messages: a prefix, or ``the live objects``.
         entries: by canonical name, in the order of the objects.
-        sequences: canonical path of each functional or sequential model, and of each list or dict
-            of layers → its layers that have weights.
+        containers: canonical path of whatever holds layers → these.
         aliases: another canonical path that leads to an object → its canonical path.
         optimizers: canonical path of each optimizer → its class in snake case (``adam``), ``""`` if
             unknown.
@@ -193,17 +191,8 @@ class Inventory:
             is found only for these.
         deep_orders: canonical path of a layer → its values and those of all layers in it, in the
             order in which Keras 2 writes them.
-        members: canonical path of a model that is not functional or sequential → its layers as
-            Keras lists them, by path.
-        listed: of a checkpoint's ``sequences``, those that Keras lists as the layers of a model.
-        unordered: the sequences whose order the file does not have; their automatic names may
-            still have the order within a class.
-        lists: of a live model's ``sequences``, the lists, whose layers only have an index.
-        sizes: canonical path of a checkpoint's functional or sequential model → how many layers it
-            has, with those without weights.
-        graphs: canonical path of a live functional model → how its layers are connected.
-        labels: canonical path of a layer that is named by an attribute → its own name.
-        automatic: of live objects, canonical path of a layer → its own name, if it looks automatic.
+        listings: canonical path of a live subclassed model → the paths of its layers with values,
+            as Keras lists them.
         private: canonical path → attribute, for attributes that begin with an underscore, which
             paths omit; None if unknown.
         varying: canonical name of a live variable created with an unknown shape → that shape, with
@@ -213,7 +202,7 @@ class Inventory:
 
     source: str
     entries: Mapping[str, Entry]
-    sequences: Mapping[str, tuple[Layer, ...]] = dataclasses.field(default_factory=dict)
+    containers: Mapping[str, Container] = dataclasses.field(default_factory=dict)
     aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
     optimizers: Mapping[str, str] = dataclasses.field(default_factory=dict)
     complete: bool = False
@@ -225,16 +214,7 @@ class Inventory:
     deep_orders: Mapping[str, tuple[Ordered, ...]] = dataclasses.field(
         default_factory=dict, compare=False
     )
-    members: Mapping[str, tuple[Layer, ...]] = dataclasses.field(
-        default_factory=dict, compare=False
-    )
-    listed: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
-    unordered: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
-    lists: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
-    sizes: Mapping[str, int] = dataclasses.field(default_factory=dict, compare=False)
-    graphs: Mapping[str, LayerGraph] = dataclasses.field(default_factory=dict, compare=False)
-    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    automatic: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False)
+    listings: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict, compare=False)
     private: Mapping[str, str] | None = None
     varying: Mapping[str, tuple[int | None, ...] | None] = dataclasses.field(
         default_factory=dict, compare=False

@@ -34,7 +34,18 @@ from collections import Counter
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfckpt.core.inventory import Layer, Role, Traits, given_name, name_number
+from tfckpt.core.inventory import (
+    ATTRIBUTES,
+    DICT,
+    LIST,
+    SEQUENCE,
+    VARIABLE,
+    Container,
+    Layer,
+    Role,
+    given_name,
+    name_number,
+)
 from tfckpt.core.text import free_name
 from tfckpt.errors import NamingError
 
@@ -44,8 +55,6 @@ if TYPE_CHECKING:
 MODEL, OPTIMIZER, SEED, METRICS = "model", "optimizer", "seed", "metrics"
 # A root object that is a value itself; TensorFlow's graph has this edge from the root to itself.
 ROOT = "root"
-
-VARIABLE = "variable"  # in a list, in place of a layer's class
 
 # tf_keras has `depthwise_kernel` where Keras 3 has `kernel`; SeparableConv, which has a pointwise
 # kernel beside it, keeps both names in both flavors.
@@ -82,12 +91,15 @@ class Node:
             ``""`` if unknown.
         base: for a layer, its automatic name without the number, ``""`` for a chosen name.
         cls: for a layer, its class in snake case, ``""`` if unknown.
-        named: whether ``label`` is the layer's real name, not a substitute.
+        given: whether a user chose the layer's name, if that is known.
+        settings: digest of a layer's configuration.
+        beside: whether a layer like it is on another branch of a functional model.
         role: for a value.
         value: an object of the caller, returned with the name.
         layers: the layers of a sequence, in order.
         wires: by id of a layer, what feeds it and what it feeds, if known.
-        size: how many layers a sequence has, if it has more than ``layers``.
+        sizes: how many layers a sequence has, as in a container.
+        order: what the order of the layers in a sequence or list says, as in a container.
         children: edge → node, for everything else.
         asides: edge → node that is named by another edge.
         metrics: a model's metrics by name.
@@ -100,12 +112,15 @@ class Node:
     label: str = ""
     base: str = ""
     cls: str = ""
-    named: bool = True
+    given: bool | None = None
+    settings: str = ""
+    beside: bool = False
     role: Role = Role.WEIGHT
     value: Any = None
     layers: list[Node] = dataclasses.field(default_factory=list)
     wires: Mapping[int, tuple[str, str]] = dataclasses.field(default_factory=dict)
-    size: int = 0
+    sizes: tuple[int, ...] = ()
+    order: str = "all"
     children: list[tuple[str, Node]] = dataclasses.field(default_factory=list)
     asides: list[tuple[str, Node]] = dataclasses.field(default_factory=list)
     metrics: list[tuple[str, Node]] = dataclasses.field(default_factory=list)
@@ -132,22 +147,11 @@ class Names:
     """
 
     values: tuple[Name, ...]
-    sequences: Mapping[str, tuple[Layer, ...]]
+    containers: Mapping[str, Container]
     aliases: Mapping[str, str]
     optimizers: Mapping[str, str]
     paths: Mapping[int, str]
-    lists: frozenset[str]
     private: Mapping[str, str]
-    sizes: Mapping[str, int]
-
-    def labels(self, called: Mapping[int, str]) -> dict[str, str]:
-        """Path → own name of each layer named by an attribute; ``called``: node id → own name."""
-        named = ((path, called[node]) for node, path in self.paths.items() if node in called)
-        return {
-            path: name
-            for path, name in named
-            if name and "/" in path and path.rpartition("/")[0] not in self.sequences
-        }
 
 
 def escaped(key: str) -> str:
@@ -198,9 +202,7 @@ class _Naming:
         self._keras_roots = set(keras_roots)
         self._names: dict[int, str] = {}  # id of node → canonical path
         self._values: dict[str, Name] = {}
-        self._sequences: dict[str, tuple[Layer, ...]] = {}
-        self._sizes: dict[str, int] = {}
-        self._lists: set[str] = set()
+        self._containers: dict[str, Container] = {}
         self._private: dict[str, str] = {}
         self._aliases: dict[str, str] = {}
         self._optimizers: dict[str, Node] = {}
@@ -217,13 +219,11 @@ class _Naming:
             self._name_slots(path, optimizer)
         return Names(
             tuple(self._values.values()),
-            {path: layers for path, layers in self._sequences.items() if layers},
+            self._containers,
             self._used_aliases(),
             {path: node.label for path, node in self._optimizers.items()},
             self._names,
-            frozenset(self._lists),
             self._private,
-            self._sizes,
         )
 
     def _used_aliases(self) -> dict[str, str]:
@@ -278,20 +278,17 @@ class _Naming:
                 component = _one_level(layer.label) or f"layer_with_weights-{index}"
             named.append((component, layer))
             yield _join(path, component), layer, ""
-        self._sizes[path] = sequence.size or len(sequence.layers)
-        self._sequences[path] = tuple(
-            Layer(
-                component,
-                layer.base,
-                named=layer.named and bool(layer.base or layer.label),
-                kind=layer.cls,
-                number=name_number(layer.label) if layer.base and layer.label else -1,
-                traits=Traits(*sequence.wires.get(id(layer), ())),
-            )
-            for component, layer in named
-            if holds_weights(layer)
+        self._hold(
+            path,
+            sequence,
+            SEQUENCE,
+            (_row(component, layer, sequence.wires) for component, layer in named),
         )
         self._also_called(path, named)
+
+    def _hold(self, path: str, node: Node, kind: str, rows: Iterable[Layer | None]) -> None:
+        if path and (layers := tuple(row for row in rows if row is not None)):
+            self._containers[path] = Container(kind, layers, node.order, node.sizes)
 
     def _also_called(self, path: str, named: list[tuple[str, Node]]) -> None:
         """Aliases for other names of the layers that no other layer has."""
@@ -320,9 +317,12 @@ class _Naming:
                 self._private[_join(path, component)] = edge
             named.append((component, child))
         if node.kind is NodeKind.LIST:
-            self._sequences[path] = _listed(node, {id(child): name for name, child in named})
-            self._lists |= {path} if node.indexed else set()
-        for component, child in sorted(named, key=lambda item: item[0]):
+            self._hold(path, node, LIST if node.indexed else DICT, _listed(node, named))
+        elif node.kind is NodeKind.GROUP:
+            self._hold(
+                path, node, ATTRIBUTES, (_row(*each) for each in sorted(dict(named).items()))
+            )
+        for component, child in sorted(dict(named).items()):
             lone = child.role is Role.SEED and seeds == 1
             yield _join(path, component), child, path if lone else ""
 
@@ -364,25 +364,38 @@ def _by_user(edge: str, child: Node) -> bool:
     return holds_weights(child) and not (child.kind is NodeKind.VALUE and edge.endswith(_OF_KERAS))
 
 
-def _listed(node: Node, components: Mapping[int, str]) -> tuple[Layer, ...]:
-    """The layers in a list or dict, in order, and the variables in a list; no automatic names."""
+def _row(
+    place: str, node: Node, wires: Mapping[int, tuple[str, str]] | None = None
+) -> Layer | None:
+    """A layer as it stands in a container; None without weights, or for what is no layer."""
+    if node.kind in (NodeKind.VALUE, NodeKind.OPTIMIZER) or not holds_weights(node):
+        return None
+    own, auto = _one_level(node.label), bool(node.base and node.label)
+    return Layer(
+        place,
+        own,
+        auto,
+        node.given if node.given is not None else None if auto or not own else True,
+        node.base or node.cls,
+        name_number(own) if auto else -1,
+        *(wires or {}).get(id(node), ("", "")),
+        node.settings,
+        node.beside,
+    )
+
+
+def _listed(node: Node, named: Iterable[tuple[str, Node]]) -> Iterator[Layer | None]:
+    """The layers in a list or dict, in order, and the variables in a list."""
+    components = {id(child): component for component, child in named}
     called = Counter(given_name(child.label) for _, child in node.children)
-    listed = {}
-    for _, child in node.children:
+    for child in {id(child): child for _, child in node.children}.values():
         component = components[id(child)]
-        if child.kind is not NodeKind.VALUE and holds_weights(child):
-            listed[id(child)] = Layer(
-                component,
-                label="" if child.base else _one_level(child.label),
-                named=child.named,
-                kind=child.cls,
-                number=name_number(child.label) if child.base and child.label else -1,
-            )
-        elif child.role is Role.WEIGHT and child.kind is NodeKind.VALUE and component.isdecimal():
-            name = given_name(child.label)
-            label = name if called[name] == 1 else ""
-            listed[id(child)] = Layer(component, label=label, kind=VARIABLE)
-    return tuple(listed.values())
+        if child.role is Role.WEIGHT and child.kind is NodeKind.VALUE and component.isdecimal():
+            own = given_name(child.label)
+            own = own if called[own] == 1 else ""
+            yield Layer(component, own, given=bool(own), cls=VARIABLE)
+        else:
+            yield _row(component, child)
 
 
 def _one_level(label: str) -> str:

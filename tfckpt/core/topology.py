@@ -17,7 +17,7 @@ from tfckpt.core.inventory import digest
 from tfckpt.core.names import holds_weights
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 
     from tfckpt.core.names import Node
 
@@ -42,25 +42,6 @@ class LayerCall(NamedTuple):
 
     cls: str
     inputs: Sequence[Tensor]
-
-
-class NamedCall(NamedTuple):
-    """A call of a layer: its name, ``""`` without weights, and the calls that feed it."""
-
-    layer: str
-    inputs: tuple[int, ...]
-
-
-class LayerGraph(NamedTuple):
-    """How the layers of a functional model are connected.
-
-    Attributes:
-        calls: each after those that feed it, as Keras visits them from the outputs.
-        sizes: how many layers there are, with those without weights; and with other operations.
-    """
-
-    calls: tuple[NamedCall, ...]
-    sizes: tuple[int, int]
 
 
 class Graph(NamedTuple):
@@ -89,78 +70,36 @@ def wires(graph: Graph, nodes: Mapping[Any, Node]) -> dict[int, Wires]:
     return {id(nodes[key]): Wires(digest(fed[key]), digest(sorted(feeds[key]))) for key in fed}
 
 
-def named_calls(graph: Graph, names: Mapping[Hashable, str]) -> tuple[NamedCall, ...]:
-    """The calls of a model; ``names`` has the layers with weights."""
+def on_branches(graph: Graph, groups: Iterable[Collection[Hashable]]) -> set[Hashable]:
+    """The layers that neither feed nor are fed by another one of their group.
+
+    >>> a, b, c = (Tensor(name, 0, 0) for name in "abc")
+    >>> fed = {"a": (), "b": (a,), "c": ()}
+    >>> graph = Graph((), (b, c), lambda tensor: LayerCall("Dense", fed[tensor.layer]))
+    >>> sorted(on_branches(graph, ["ab", "bc"]))
+    ['b', 'c']
+    """
     calls = _calls(graph)
     at = {tensor: index for index, (outputs, _) in enumerate(calls) for tensor in outputs}
-    return tuple(
-        NamedCall(
-            names.get(outputs[0].layer, ""),
-            tuple(dict.fromkeys(at[tensor] for tensor in call.inputs if tensor in at)),
-        )
-        for outputs, call in calls
-    )
-
-
-def distances(calls: Sequence[NamedCall], counted: Callable[[str], bool]) -> list[int]:
-    """For each call, how many of the counted layers are on its longest way to an output."""
-    found = [0] * len(calls)
-    for index in range(len(calls) - 1, -1, -1):
-        behind = found[index] + counted(calls[index].layer)
-        for each in calls[index].inputs:
-            found[each] = max(found[each], behind)
-    return found
-
-
-def keras_order(calls: Sequence[NamedCall], counted: Callable[[str], bool]) -> list[str]:
-    """The layers with weights that are counted, in Keras's order if the others were not there.
-
-    Keras lists the layers by their distance from the outputs, the farthest first, then as it visits
-    them (``map_graph`` in keras/src/ops/function.py).
-
-    >>> calls = [NamedCall("a", ()), NamedCall("", (0,)), NamedCall("b", ())]
-    >>> keras_order(calls, lambda layer: True), keras_order(calls, bool)
-    (['a', 'b'], ['a', 'b'])
-    """
-    found: dict[str, int] = {}
-    for call, distance in zip(calls, distances(calls, counted), strict=True):
-        if call.layer and counted(call.layer):
-            found[call.layer] = max(distance, found.get(call.layer, 0))
-    return sorted(found, key=found.__getitem__, reverse=True)
-
-
-def interchangeable(
-    calls: Sequence[NamedCall], names: Collection[str], removed: int
-) -> dict[str, str]:
-    """Layer → one that may have come in the other order before so many layers were removed.
-
-    Neither feeds the other, and their distances from the outputs differ by no more than that.
-
-    >>> calls = [NamedCall("a", ()), NamedCall("b", ()), NamedCall("c", (1,))]
-    >>> interchangeable(calls, {"a", "b", "c"}, removed=1)
-    {'b': 'a', 'a': 'b', 'c': 'a'}
-    """
     above = [0] * len(calls)  # the bits of the calls that a call depends on
-    for index, call in enumerate(calls):
-        for each in call.inputs:
+    own: dict[Hashable, int] = {}
+    needed: dict[Hashable, int] = {}
+    for index, (outputs, call) in enumerate(calls):
+        for each in (at[tensor] for tensor in call.inputs if tensor in at):
             above[index] |= above[each] | 1 << each
-    own, needed, far = (dict.fromkeys(names, 0) for _ in range(3))
-    distance = distances(calls, lambda _: True)
-    for index, call in enumerate(calls):
-        if call.layer in own:
-            own[call.layer] |= 1 << index
-            needed[call.layer] |= above[index]
-            far[call.layer] = max(far[call.layer], distance[index])
-    found: dict[str, str] = {}
-    ordered = sorted(own, key=far.__getitem__, reverse=True)
-    for at, name in enumerate(ordered):
-        for other in ordered[at + 1 :]:
-            if far[name] - far[other] > removed:
-                break
-            if not (needed[name] & own[other] or needed[other] & own[name]):
-                found.setdefault(name, other)
-                found.setdefault(other, name)
-                break
+        layer = outputs[0].layer
+        own[layer] = own.get(layer, 0) | 1 << index
+        needed[layer] = needed.get(layer, 0) | above[index]
+    found: set[Hashable] = set()
+    for group in groups:
+        layers = sorted(own.keys() & set(group), key=own.__getitem__)
+        before = unrelated = 0
+        for layer in layers:
+            if apart := before & ~needed[layer]:
+                unrelated |= apart
+                found.add(layer)
+            before |= own[layer]
+        found.update(layer for layer in layers if own[layer] & unrelated)
     return found
 
 

@@ -36,7 +36,7 @@ from tfckpt.planning.checks.step import (
 )
 from tfckpt.planning.checks.unmatched import Unmatched, is_adapter
 from tfckpt.planning.ema import with_averages
-from tfckpt.planning.matching.layers_by_position import Unnamed
+from tfckpt.planning.matching.layers import Layers
 from tfckpt.planning.matching.routing import Route, Router
 from tfckpt.planning.matching.rules import Renames, Rules, also_known, by_role
 from tfckpt.planning.plan import Plan
@@ -96,15 +96,13 @@ class _Planning:
         self._exclude = Rules(policy, "exclude")
         self._drop = Rules(policy, "exclude_checkpoint")
         self._renames = Renames(policy)
-        self._unnamed = Unnamed(stored, live, self._renames)
-        self._router = Router(policy, self._renames, stored, live, self._unnamed)
+        self._layers = Layers(stored, live, self._renames)
+        self._router = Router(policy, self._renames, stored, live, self._layers)
         adaptations = None
         if policy.adapt:
             adaptations = Adaptations(policy, self._renames, stored, live, known or PlanContext())
         self._adaptations = adaptations
-        self._comparison = Comparison(
-            policy, stored, live, self._unnamed, renames=self._renames, adaptations=adaptations
-        )
+        self._comparison = Comparison(policy, stored, live, self._layers, adaptations)
         self._expected = Rules(policy, "expect_missing"), Rules(policy, "expect_unexpected")
         self._reset, self._kept = by_role(policy)
         # stored values that go to the live value of the same name, which no other one maps to
@@ -148,7 +146,7 @@ class _Planning:
     @cached_property
     def _unmatched(self) -> Unmatched:
         rules = self._drop, *self._expected
-        return Unmatched(self._policy, self._stored, self._live, self._unnamed, rules)
+        return Unmatched(self._policy, self._stored, self._live, self._layers, rules)
 
     def _routes(self) -> list[Route]:
         """Where each stored value goes, except those that are dropped at once.
@@ -230,7 +228,7 @@ class _Planning:
         for route in claims:
             if route not in direct:
                 reason = f"another name of {live.name}, which has its own value in the checkpoint"
-                if self._unnamed.orders.layers(route.stored.name) is not None:
+                if self._layers.orders.layers(route.stored.name) is not None:
                     # Keras writes a variable once for each layer that holds it
                     twice = f"another copy of {live.name}, which Keras stores twice"
                     spared = _Spared(Status.EXCLUDED, twice, Severity.NOTE)
@@ -267,7 +265,7 @@ class _Planning:
             )
             self._spare(spared, stored=stored)
         else:
-            reason = route.conflicts or self._unnamed.orders.why(stored.name)
+            reason = route.conflicts or self._layers.orders.why(stored.name)
             reason = reason or (route.rule and "the model has nothing at its position")
             if route.target != stored.name and not route.conflicts:
                 reason = ", but ".join(

@@ -18,15 +18,15 @@ import re
 from typing import TYPE_CHECKING
 
 from tfckpt.core.dtypes import ITEM_BYTES
-from tfckpt.core.inventory import Inventory
+from tfckpt.core.inventory import ATTRIBUTES, SEQUENCE, Inventory, Layer
 from tfckpt.core.optimizer_names import slot_tail
 from tfckpt.planning.checks.step import Status, is_save_counter
 from tfckpt.planning.planner import make_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from tfckpt.core.inventory import Entry, Layer
+    from tfckpt.core.inventory import Container, Entry
     from tfckpt.planning.plan import Plan
     from tfckpt.policy import Policy
 
@@ -90,7 +90,7 @@ def structure(stored: Inventory, plan: Plan, entries: Iterable[Entry], source: s
     return Inventory(
         source,
         new,
-        paths.sequences(stored.sequences),
+        paths.containers(stored.containers),
         {
             alias: target
             for alias, path in stored.aliases.items()
@@ -106,7 +106,6 @@ def structure(stored: Inventory, plan: Plan, entries: Iterable[Entry], source: s
             if (new_path := paths.of(root.component))
         },
         dict(stored.left_out),
-        labels={new_path: n for path, n in stored.labels.items() if (new_path := paths.of(path))},
     )
 
 
@@ -134,25 +133,43 @@ class _Paths:
             return next(iter(new_paths))
         return path if new_paths and path not in self._left else ""
 
-    def sequences(self, old: Mapping[str, tuple[Layer, ...]]) -> dict[str, tuple[Layer, ...]]:
-        new_sequences = {}
-        for path, layers in old.items():
-            heads, placed = set(), []
-            for layer in layers:
-                if f"{path}/{layer.name}" not in self._new_paths:  # left out
-                    placed.append(("", layer))
-                    continue
-                head, _, name = self.of(f"{path}/{layer.name}").rpartition("/")
-                heads.add(head)
-                same = name == layer.name
-                renamed = layer if same else dataclasses.replace(layer, name=name, base="")
-                placed.append((head, renamed))
-            if not heads:  # its values have names of other paths, or are left out
-                heads = {path if path not in self._before else self.of(path)}
-            elif path in heads and "" not in heads:  # those that did not move are still in order
-                heads = {path}
-            kept = tuple(layer for head, layer in placed if not head or head in heads)
-            names = {layer.name for layer in kept}
-            if len(heads) == 1 and len(names) == len(kept) and "" not in heads | names:
-                new_sequences[heads.pop()] = kept
-        return new_sequences
+    def containers(self, old: Mapping[str, Container]) -> dict[str, Container]:
+        found: dict[str, Container] = {}
+        for path, held in old.items():
+            if held.kind == ATTRIBUTES:
+                stays = path if path not in self._before else self.of(path)
+                for moved, layer in self._placed(path, held):
+                    if head := moved or stays:
+                        beside = found.get(head, held._replace(layers=())).layers
+                        found[head] = held._replace(layers=(*beside, layer))
+            else:
+                found |= self._ordered(path, held)
+        return found
+
+    def _placed(self, path: str, held: Container) -> Iterator[tuple[str, Layer]]:
+        """The new container of each layer, ``""`` if it was left out, and the layer in it."""
+        for layer in held.layers:
+            if f"{path}/{layer.place}" not in self._new_paths:  # left out
+                yield "", layer
+                continue
+            head, _, place = self.of(f"{path}/{layer.place}").rpartition("/")
+            if place != layer.place:
+                layer = layer._replace(place=place)  # noqa: PLW2901
+                if held.kind == SEQUENCE:
+                    layer = Layer(place, place, False, True, layer.cls, -1, *layer[6:])  # noqa: PLW2901
+            yield head, layer
+
+    def _ordered(self, path: str, held: Container) -> dict[str, Container]:
+        """The container at its new path; none if its layers went to several."""
+        placed = [*self._placed(path, held)]
+        known = [f"{path}/{layer.place}" in self._new_paths for layer in held.layers]
+        heads = {head for (head, _), moved in zip(placed, known, strict=True) if moved}
+        if not heads:  # its values have names of other paths, or are left out
+            heads = {path if path not in self._before else self.of(path)}
+        elif path in heads and "" not in heads:  # those that did not move are still in order
+            heads = {path}
+        kept = tuple(layer for head, layer in placed if not head or head in heads)
+        places = {layer.place for layer in kept}
+        if len(heads) == 1 and len(places) == len(kept) and "" not in heads | places:
+            return {heads.pop(): held._replace(layers=kept)}
+        return {}

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from tfckpt.core.inventory import Layer, Root
+    from tfckpt.core.inventory import Container, Root
     from tfckpt.stored.io.files import Files
 
 _AVERAGED = (Role.WEIGHT, Role.STATE, Role.VOCABULARY)
@@ -199,10 +199,10 @@ def _check_alike(
         if (its.dtype, its.shape) != (entry.dtype, entry.shape):
             expected = f"{entry.dtype} {entry.shape} in {first.prefix}"
             raise unlike(f"is {its.dtype} {its.shape}, but {expected}", name)
-    sequences = first.inventory.sequences
-    ordered = sequences.keys() - first.inventory.unordered - other.inventory.unordered
-    for path in sorted(ordered & other.inventory.sequences.keys()):
-        if _order(sequences[path]) != _order(other.inventory.sequences[path]):
+    held = first.inventory.containers, other.inventory.containers
+    for path in sorted(held[0].keys() & held[1].keys()):
+        ordered = all(side[path].order in ("all", "keras") for side in held)
+        if ordered and _order(held[0][path]) != _order(held[1][path]):
             raise unlike(f"its layers are in a different order than in {first.prefix}", path)
 
 
@@ -211,8 +211,8 @@ def _words(stored: StoredCheckpoint) -> dict[str, Entry]:
     return {name: entry for name, entry in entries if entry.role is Role.VOCABULARY}
 
 
-def _order(layers: Sequence[Layer]) -> list[tuple[str, str]]:
-    return [(layer.name, layer.base) for layer in layers]
+def _order(held: Container) -> list[tuple[str, bool]]:
+    return [(layer.place, layer.auto) for layer in held.layers]
 
 
 def _equal(name: str, members: Sequence[StoredCheckpoint]) -> bool:

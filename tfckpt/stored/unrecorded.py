@@ -102,12 +102,10 @@ def _name(bundle: Bundle, reader: GraphReader, roots: Mapping[str, Root] | None)
     return Inventory(
         bundle.prefix,
         entries,
-        named.sequences,
+        named.containers,
         named.aliases,
         named.optimizers,
         roots=reader.live_roots,
-        sizes=named.sizes,
-        labels=named.labels(reader.called()),
         private=named.private,
     )
 

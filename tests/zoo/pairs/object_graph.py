@@ -44,8 +44,7 @@ class Written:
 def written(saved: Objects, live: Inventory) -> Written:
     """A checkpoint of plain TensorFlow, opened to be restored into the ``live`` objects."""
     graph = _ObjectGraph(saved)
-    both = (*live.sequences.values(), *live.members.values())
-    bases = {layer.base for layers in both for layer in layers if layer.base}
+    bases = {x.cls for held in live.containers.values() for x in held.layers if x.auto}
     reader = GraphReader(ObjectGraph(tuple(graph.nodes)), bases)
     nodes, keras_roots = reader.roots(live.roots)
     named = names.assign(nodes, keras_roots)
@@ -58,11 +57,9 @@ def written(saved: Objects, live: Inventory) -> Written:
     inventory = Inventory(
         "a checkpoint of TensorFlow",
         entries,
-        named.sequences,
+        named.containers,
         named.aliases,
         roots=reader.live_roots,
-        sizes=named.sizes,
-        labels=named.labels(reader.called()),
         private=named.private,
     )
     whose = {each.name: graph.values[each.node.value] for each in named.values}

@@ -11,16 +11,14 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfckpt.core import names
+from tfckpt.core import names, topology
 from tfckpt.core.inventory import (
     Entry,
     Inventory,
-    Layer,
     Role,
     Root,
-    Traits,
     digest,
     name_number,
     unnumbered,
@@ -30,10 +28,8 @@ from tfckpt.core.names import Node, NodeKind
 from tfckpt.core.topology import (
     Graph,
     LayerCall,
-    LayerGraph,
     Tensor,
-    keras_order,
-    named_calls,
+    on_branches,
     wires,
 )
 from tfckpt.stored.commits import record
@@ -104,13 +100,16 @@ class Objects:
         for each in self._items.values():
             if each.op == "functional" or (each.op == "sequential" and flavour == "tf_keras"):
                 self._wire(each)
+        self._given = self._given_names(counts)
+        for uid, node in self._nodes.items():
+            node.settings = self._settings(uid)
+            node.given = not node.base or uid in self._given
         self._named = names.assign({names.MODEL: root}, {names.MODEL})
         self._paths = {
             uid: self._named.paths[id(node)]
             for uid, node in self._nodes.items()
             if id(node) in self._named.paths
         }
-        self._given = self._given_names(counts)
         self.whose = {
             named.name: value
             for named in self._named.values
@@ -122,8 +121,8 @@ class Objects:
         """The layers of a functional or sequential model in Keras's order, without the input."""
         if item.op == "sequential":
             return item.inside
-        calls = named_calls(self._graphs[item.uid], {e.uid: str(e.uid) for e in item.inside})
-        return [self._items[int(uid)] for uid in keras_order(calls, bool)]
+        ordered = _keras_order(self._graphs[item.uid], {each.uid for each in item.inside})
+        return [self._items[int(str(uid))] for uid in ordered]
 
     def holds_weights(self, item: Item) -> bool:
         return names.holds_weights(self._nodes[item.uid])
@@ -176,6 +175,14 @@ class Objects:
         inner = {each.uid: self._nodes[each.uid] for each in item.inside}
         node.wires = wires(self._graphs[item.uid], inner)
         node.layers = [inner[each.uid] for each in self.layers(item)]
+        size = len(item.inside) + (item.op == "functional")  # the input
+        node.sizes = (size, size)
+        alike: dict[Any, list[int]] = {}
+        for uid, each in inner.items():
+            if shapes := _shapes(each):
+                alike.setdefault((each.base or each.cls, shapes), []).append(uid)
+        for uid in on_branches(self._graphs[item.uid], alike.values()):
+            self._nodes[int(str(uid))].beside = True
 
     def _given_names(self, counts: Counter[str]) -> set[int]:
         """The numbers of the layers that a user gave a name that looks automatic."""
@@ -194,45 +201,20 @@ class Objects:
 
     def _inventory(self) -> Inventory:
         """What tfckpt collects of the live model (``live/objects``)."""
-        labels: dict[int, str] = {}
-        automatic: dict[int, str] = {}
-        for uid, node in self._nodes.items():
-            into = automatic if node.base and uid not in self._given else labels
-            into[id(node)] = node.label
         return Inventory(
             "the live objects",
             {value.name: _entry(value) for value in self._named.values},
-            {path: self._with_traits(path, ls) for path, ls in self._named.sequences.items()},
+            self._named.containers,
             self._named.aliases,
             complete=True,
             roots={names.MODEL: Root(names.MODEL, names.MODEL)},
-            members={
+            listings={
                 self._paths[each.uid]: tuple(self._members(each))
                 for each in self._items.values()
                 if each.op == "net"
             },
-            lists=self._named.lists,
-            graphs=dict(map(self._layer_graph, self._graphs)),
-            labels=self._named.labels(labels),
-            automatic={
-                self._named.paths[node]: name
-                for node, name in automatic.items()
-                if node in self._named.paths
-            },
             private=self._named.private,
         )
-
-    def _with_traits(self, path: str, layers: Iterable[Layer]) -> tuple[Layer, ...]:
-        """The layers of a sequence, with their settings and whether a user named them."""
-        at = {path: uid for uid, path in self._paths.items()}
-        found = []
-        for layer in layers:
-            uid = at[f"{path}/{layer.name}"]
-            given = uid in self._given
-            label = self._nodes[uid].label if given and not layer.base else layer.label
-            traits = layer.traits._replace(settings=self._settings(uid), given=given)
-            found.append(dataclasses.replace(layer, label=label, traits=traits))
-        return tuple(found)
 
     def _settings(self, uid: int) -> str:
         """Layers of a class are made alike; a functional model also keeps names of its layers."""
@@ -242,34 +224,37 @@ class Objects:
             kept += [self._inputs[uid]] if self.flavour == "tf_keras" else []
         return digest([AUTOMATIC[item.op], *kept])
 
-    def _members(self, model: Item) -> Iterable[Layer]:
-        """The layers that a subclassed model lists, in Keras's order."""
+    def _members(self, model: Item) -> Iterable[str]:
+        """The paths of the layers that a subclassed model lists, in Keras's order."""
         for _, held in attributes(model):
             by_key = held[0].form == "dict" and self.flavour == "tf_keras"
             for each in sorted(held, key=lambda layer: layer.key) if by_key else held:
-                node = self._nodes[each.uid]
-                if names.holds_weights(node):
-                    yield Layer(
-                        self._paths[each.uid],
-                        node.base,
-                        "" if node.base else node.label,
-                        kind=node.cls,
-                        number=name_number(node.label) if node.base else -1,
-                        traits=Traits(given=each.uid in self._given),
-                    )
+                if names.holds_weights(self._nodes[each.uid]):
+                    yield self._paths[each.uid]
 
-    def _layer_graph(self, uid: int) -> tuple[str, LayerGraph]:
-        path = self._paths[uid]
-        components = {f"{path}/{e.name}": e.name for e in self._named.sequences.get(path, ())}
-        called: dict[Hashable, str] = {
-            each.uid: components[self._paths[each.uid]]
-            for each in self._items[uid].inside
-            if self._paths[each.uid] in components
-        }
-        size = len(self._items[uid].inside)
-        if self._items[uid].op == "functional":
-            size += 1  # the input
-        return path, LayerGraph(named_calls(self._graphs[uid], called), (size, size))
+
+def _shapes(layer: Node) -> tuple[str, ...]:
+    values = (each.value for each in names.walk(layer) if each.kind is NodeKind.VALUE)
+    return tuple(sorted(str(value.shape) for value in values if isinstance(value, Value)))
+
+
+def _keras_order(graph: Graph, layers: set[Hashable]) -> list[Hashable]:
+    """The layers by their distance from the outputs, then as Keras visits them.
+
+    See ``map_graph`` in keras/src/ops/function.py.
+    """
+    calls = topology._calls(graph)
+    at = {tensor: index for index, (outputs, _) in enumerate(calls) for tensor in outputs}
+    distance = [0] * len(calls)
+    for index in range(len(calls) - 1, -1, -1):
+        for tensor in calls[index][1].inputs:
+            if tensor in at:
+                distance[at[tensor]] = max(distance[at[tensor]], distance[index] + 1)
+    found: dict[Hashable, int] = {}
+    for (outputs, _), far in zip(calls, distance, strict=True):
+        if (layer := outputs[0].layer) in layers:
+            found[layer] = max(far, found.get(layer, 0))
+    return sorted(found, key=found.__getitem__, reverse=True)
 
 
 class _Naming:

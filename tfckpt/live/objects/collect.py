@@ -21,7 +21,7 @@ from tfckpt.errors import NamingError, UntrackedError
 from tfckpt.live.objects import optimizers, variable_order
 from tfckpt.live.objects.datasets import dataset_of
 from tfckpt.live.objects.listed import check_listed
-from tfckpt.live.objects.traits import given_names, graphs, wire, with_traits
+from tfckpt.live.objects.traits import describe
 from tfckpt.live.objects.tree import Tree, is_value
 from tfckpt.live.variables.derived import derives
 from tfckpt.live.variables.flavors import flavor_of, is_optimizer, is_v1
@@ -58,8 +58,8 @@ class Live:
     @property
     def weak_bases(self) -> frozenset[str]:
         """The automatic layer names in use, for the names of a stored object graph."""
-        both = (*self.inventory.sequences.values(), *self.inventory.members.values())
-        return frozenset(layer.base for layers in both for layer in layers if layer.base)
+        containers = self.inventory.containers.values()
+        return frozenset(x.cls for each in containers for x in each.layers if x.auto)
 
 
 def collect(objects: Mapping[str, Any], root: Any = None, *, orders: bool = False) -> Live:
@@ -133,33 +133,20 @@ def collect_as(
     for optimizer, node in tree.optimizers:
         optimizers.finish(tree, optimizer, node)
     check_listed(tree)
-    wire(tree)
+    describe(tree)
     named = names.assign(nodes, keras_roots=models)
-    chosen = given_names(tree)
-    subclassed = any(
-        isinstance(layer, flavor.model) and node.kind is not NodeKind.SEQUENCE
-        for layer, node, flavor in tree.layers
-    )
-    labels: dict[int, str] = {}
-    automatic: dict[int, str] = {}
-    for _, node, _ in tree.layers:
-        (automatic if node.base and id(node) not in chosen else labels)[id(node)] = node.label
     return Live(
         Inventory(
             SOURCE,
             {n.name: _entry(n) for n in named.values},
-            with_traits(tree, named, chosen),
+            named.containers,
             named.aliases,
             named.optimizers,
             complete=True,
             roots=_with_parts(roots or {}, [n.name for n in named.values]),
             own_orders=variable_order.own_orders(tree, named) if orders else {},
             deep_orders=variable_order.deep_orders(tree, named, models.values()) if orders else {},
-            members=variable_order.members(tree, named, chosen) if subclassed else {},
-            lists=named.lists,
-            graphs=graphs(tree, named),
-            labels=named.labels(labels),
-            automatic={named.paths[i]: automatic[i] for i in automatic.keys() & named.paths.keys()},
+            listings=_listings(tree, named),
             private=named.private,
             varying=_varying(named),
             datasets=_datasets(named),
@@ -177,6 +164,24 @@ def collect_as(
         ),
         frozenset(c for c, node in nodes.items() if tree.keras and _has_keras(node)),
     )
+
+
+def _listings(tree: Tree, named: Names) -> dict[str, tuple[str, ...]]:
+    """Path of each subclassed model → the paths of the layers with values that it lists."""
+    found = {}
+    for model, node, flavor in list(tree.layers):
+        if not isinstance(model, flavor.model) or node.kind is NodeKind.SEQUENCE:
+            continue
+        if id(node) in named.paths:
+            nodes = ((tree.node(layer), layer) for layer in model.layers)
+            at = [
+                id(inner)
+                for inner, layer in nodes
+                if inner is not None and variable_order.deep(layer)
+            ]
+            paths = tuple(named.paths[each] for each in at if each in named.paths)
+            found[named.paths[id(node)]] = paths
+    return found
 
 
 def _has_keras(node: Node) -> bool:

@@ -10,27 +10,20 @@ within the count, and if the numbers are not consecutive as Keras's are.
 
 from __future__ import annotations
 
-import dataclasses
 import types
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.core.inventory import digest, name_number, unnumbered
-from tfckpt.core.topology import (
-    Graph,
-    LayerCall,
-    LayerGraph,
-    Tensor,
-    named_calls,
-    wires,
-)
+from tfckpt.core.inventory import Role, digest, name_number, unnumbered
+from tfckpt.core.names import NodeKind, walk
+from tfckpt.core.topology import Graph, LayerCall, Tensor, on_branches, wires
 from tfckpt.live.private import either_keras
+from tfckpt.live.variables.variables import raw
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+    from collections.abc import Hashable, Iterable, Iterator, Sequence
 
-    from tfckpt.core.inventory import Layer
-    from tfckpt.core.names import Names, Node
+    from tfckpt.core.names import Node
     from tfckpt.live.objects.tree import Tree
     from tfckpt.live.variables.flavors import Flavor
 
@@ -99,28 +92,28 @@ def _counted(node: Node, flavor: Flavor) -> bool:
     )
 
 
-def wire(tree: Tree) -> None:
-    """Store at the node of each functional model how its layers are connected."""
+def describe(tree: Tree) -> None:
+    """Store at the nodes of layers what distinguishes them besides names and order."""
+    given = given_names(tree)
+    for layer, node, _ in tree.layers:
+        node.settings, node.given = _settings(layer), not node.base or id(node) in given
     for model, node, flavor in _functional(tree):
+        graph = _graph(model, flavor)
         nodes = {id(each): found for each in model.layers if (found := tree.node(each))}
-        node.wires = wires(_graph(model, flavor), nodes)
+        node.wires = wires(graph, nodes)
+        node.sizes = len(model.layers), len(getattr(model, "operations", model.layers))
+        alike: dict[Hashable, list[int]] = {}
+        for key, each in nodes.items():
+            if shapes := _shapes(each):
+                alike.setdefault((each.base or each.cls, shapes), []).append(key)
+        for layer in on_branches(graph, (group for group in alike.values() if len(group) > 1)):
+            nodes[int(str(layer))].beside = True
 
 
-def graphs(tree: Tree, named: Names) -> dict[str, LayerGraph]:
-    """Path of each functional model → how its layers are connected."""
-    found = {}
-    for model, node, flavor in _functional(tree):
-        if (path := named.paths.get(id(node))) is not None:
-            weighty = {
-                f"{path}/{layer.name}": layer.name for layer in named.sequences.get(path, ())
-            }
-            paths = ((id(each), named.paths.get(id(tree.node(each)), "")) for each in model.layers)
-            names: dict[Hashable, str] = {key: weighty[at] for key, at in paths if at in weighty}
-            found[path] = LayerGraph(
-                named_calls(_graph(model, flavor), names),
-                (len(model.layers), len(getattr(model, "operations", model.layers))),
-            )
-    return found
+def _shapes(layer: Node) -> tuple[str, ...]:
+    """Of the weights of a layer."""
+    values = (each for each in walk(layer) if each.kind is NodeKind.VALUE)
+    return tuple(sorted(str(raw(v.value).shape) for v in values if v.role is Role.WEIGHT))
 
 
 def _functional(tree: Tree) -> Iterator[_Found]:
@@ -148,32 +141,6 @@ def _graph(model: Any, flavor: Flavor) -> Graph:
         return LayerCall(type(layer).__name__, tensors(flavor.inputs(nodes[tensor.call])))
 
     return Graph(tensors(model.inputs), tensors(model.outputs), call)
-
-
-def with_traits(tree: Tree, named: Names, given: Collection[int]) -> dict[str, tuple[Layer, ...]]:
-    """The layers of each layer sequence, with their traits besides the connections.
-
-    ``given`` holds the ids of nodes whose names were chosen by a user.
-    """
-    layers = {named.paths[id(n)]: each for each in tree.layers if id(n := each[1]) in named.paths}
-    found = {}
-    for path, described_layers in named.sequences.items():
-        below = ((described, f"{path}/{described.name}") for described in described_layers)
-        pairs = [(described, layers.get(named.aliases.get(at, at))) for described, at in below]
-        found[path] = tuple(
-            described
-            if pair is None
-            else _layer_with_traits(described, pair, given=id(pair[1]) in given)
-            for described, pair in pairs
-        )
-    return found
-
-
-def _layer_with_traits(described: Layer, pair: _Found, *, given: bool) -> Layer:
-    layer, node, _ = pair
-    label = node.label if given and not described.base else described.label  # a name in a list
-    traits = described.traits._replace(settings=_settings(layer), given=given)
-    return dataclasses.replace(described, label=label, traits=traits)
 
 
 def _settings(layer: Any) -> str:

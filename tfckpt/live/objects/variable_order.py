@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.core.inventory import Layer, Ordered, Traits, name_number
-from tfckpt.core.names import NodeKind
+from tfckpt.core.inventory import Ordered
 from tfckpt.live.private import keras, tf_keras
 from tfckpt.live.private.either_keras import layers_of, others_of, trainable_of
 from tfckpt.live.variables.flavors import flavor_of, is_v1
 from tfckpt.live.variables.variables import is_variable, path, raw
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tfckpt.core.names import Names
     from tfckpt.live.objects.tree import Tree
@@ -55,32 +54,7 @@ def deep_orders(tree: Tree, named: Names, models: Iterable[Any]) -> Orders:
             node = tree.node(layer)
             at = named.paths.get(id(node)) if node is not None else None
             if at is not None:
-                _add(found, at, _deep(layer), tree, names)
-    return found
-
-
-def members(tree: Tree, named: Names, given: Collection[int]) -> dict[str, tuple[Layer, ...]]:
-    """Path of each subclassed model → the layers with values that it lists.
-
-    ``given`` holds the ids of nodes whose names look automatic but were chosen by a user.
-    """
-    found = {}
-    for model, node, flavor in list(tree.layers):
-        if not isinstance(model, flavor.model) or node.kind is NodeKind.SEQUENCE:
-            continue
-        if id(node) not in named.paths:
-            continue
-        listed = []
-        for layer in model.layers:
-            inner = tree.node(layer)
-            if inner is not None and id(inner) in named.paths and _deep(layer):
-                label = "" if inner.base else inner.label
-                at = named.paths[id(inner)]
-                number = name_number(inner.label) if inner.base else -1
-                traits = Traits(given=id(inner) in given)
-                listed_layer = Layer(at, inner.base, label, True, inner.cls, number, traits)
-                listed.append(listed_layer)
-        found[named.paths[id(node)]] = tuple(listed)
+                _add(found, at, deep(layer), tree, names)
     return found
 
 
@@ -105,7 +79,7 @@ def _own(layer: Any) -> list[Any]:
     return [v for v in both if is_variable(v) and id(raw(v)) not in merged]
 
 
-def _deep(layer: Any) -> list[Any]:
+def deep(layer: Any) -> list[Any]:
     """The values of a layer and its nested layers, trainable ones first, as if none were frozen."""
     inside = list(_inside(layer))
     trainable = [v for each in inside for v in trainable_of(each)]

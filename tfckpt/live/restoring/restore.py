@@ -29,7 +29,6 @@ from tfckpt.live.restoring.lock_file import with_drift
 from tfckpt.live.restoring.printed_names import as_named
 from tfckpt.live.variables.derived import derive_again
 from tfckpt.planning import Plan, RestoreReport, Severity, make_plan, union_of
-from tfckpt.planning.matching.creation_order import renumbered_like
 from tfckpt.planning.matching.optimizers import name_slots_by_position
 from tfckpt.planning.suggestion import suggest
 from tfckpt.stored.average import Average, AveragedValues, open_average
@@ -177,8 +176,6 @@ def _planned(
         source = str(choice.place)
         stored_inventory = dataclasses.replace(stored.inventory, source=source)
         live_inventory = live.inventory
-        if stored_inventory.unordered:
-            stored_inventory = renumbered_like(live_inventory, stored_inventory)
         if not stored.graph:
             live_inventory = ungraphed(live, stored_inventory).inventory
         stored_inventory = name_slots_by_position(stored_inventory, live_inventory, live.trained)

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 from tfckpt.core.dtypes import can_cast, castable, is_real
 from tfckpt.core.inventory import Role
 from tfckpt.planning.checks.step import QUANTIZE_HINT, SHAPE_HINT, Severity, Status, Step
-from tfckpt.planning.matching.ambiguity import Layers
 from tfckpt.planning.matching.optimizers import SETTING_HINT, SLOTS_HINT, Optimizers
 from tfckpt.policy.adapt import Impossible, ValueSpec
 
@@ -30,9 +29,8 @@ if TYPE_CHECKING:
     from tfckpt.core.inventory import Dataset, Entry, Inventory
     from tfckpt.planning.adaptation.change import Change
     from tfckpt.planning.adaptation.pipeline import Adaptations
-    from tfckpt.planning.matching.layers_by_position import Unnamed
+    from tfckpt.planning.matching.layers import Layers
     from tfckpt.planning.matching.routing import Route
-    from tfckpt.planning.matching.rules import Renames
     from tfckpt.policy import Policy
 
 _INFINITE, _UNKNOWN = -1, -2  # tf.data.INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
@@ -61,16 +59,14 @@ class Comparison:
         policy: Policy,
         stored: Inventory,
         live: Inventory,
-        unnamed: Unnamed,
-        *,
-        renames: Renames,
+        layers: Layers,
         adaptations: Adaptations | None,
     ) -> None:
         self._takes = live.takes
         self._skip_shapes = policy.on_shape_mismatch == "skip"
         self._cast = policy.on_dtype_mismatch == "cast"
         self._match = frozenset(policy.match)
-        self._layers = Layers(stored, live, unnamed, renames)
+        self._layers = layers
         self._optimizers = Optimizers(stored, live)
         self._adaptations = adaptations
         self._datasets = stored.datasets, live.datasets
@@ -97,7 +93,7 @@ class Comparison:
     @cached_property
     def _sure(self) -> frozenset[Role]:
         """The roles whose values cannot be ambiguous if both sides have the same name."""
-        if "name" in self._match and not self._layers.alike:
+        if "name" in self._match and not self._layers.certain:
             return frozenset()
         ambiguous = {Role.HYPERPARAMETER} if self._optimizers.alike else _OPTIMIZERS
         return frozenset(Role) - ambiguous
@@ -175,7 +171,8 @@ class Comparison:
     def _ambiguity(self, stored: Entry, live: Entry, *, explicit: bool) -> tuple[str, str]:
         """Why it may be another value, and a hint; ``explicit`` if a rule names this value."""
         if "name" in self._match:
-            ambiguity = self._layers.ambiguity(stored.of or stored.name, live.of or live.name)
+            names = stored.of or stored.name, live.of or live.name
+            ambiguity = self._layers.ambiguity(*names, layers=self._layers.orders.layers(names[0]))
             if ambiguity[0]:
                 return ambiguity
         if live.role is Role.SLOT and not (explicit and stored.slot != live.slot):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfckpt.core.inventory import Entry, Inventory
-    from tfckpt.planning.matching.layers_by_position import Unnamed
+    from tfckpt.planning.matching.layers import Layers
     from tfckpt.planning.matching.rules import Rules
     from tfckpt.policy import Policy
 
@@ -74,19 +74,19 @@ class Unmatched:
         policy: Policy,
         stored: Inventory,
         live: Inventory,
-        unnamed: Unnamed,
+        layers: Layers,
         rules: tuple[Rules, Rules, Rules],
     ) -> None:
         self._policy = policy
         self._stored = stored
         self._live = live
-        self._unnamed = unnamed
+        self._layers = layers
         self._drop, self._expect_missing, self._expect_unexpected = rules
 
     def missing(self, live: Entry, moved: Mapping[str, str]) -> Step:
         """The step of a live value without a stored one; ``moved``: stored name → its rule."""
         variable = live.of or live.name
-        sources = self._unnamed.ambiguity, self._unnamed.orders.ambiguity
+        sources = self._layers.why_missing, self._layers.orders.ambiguity
         ambiguities = (
             source(name) for name in dict.fromkeys((variable, live.name)) for source in sources
         )

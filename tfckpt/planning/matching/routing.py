@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tfckpt.core.inventory import Entry, Inventory
-    from tfckpt.planning.matching.layers_by_position import Unnamed
+    from tfckpt.planning.matching.layers import Layers
     from tfckpt.planning.matching.rules import Moved, Renames
     from tfckpt.policy import Policy
 
@@ -94,18 +94,19 @@ class Router:
         renames: Renames,
         stored: Inventory,
         live: Inventory,
-        unnamed: Unnamed,
+        layers: Layers,
     ) -> None:
         self._renames = renames
         self._stored = stored
         self._live = live
-        self._unnamed = unnamed
+        self._layers = layers
         self._by_position = tuple(policy.match) == ("structure",)
         self._aimed: dict[str, tuple[_Aim, ...]] = {}
         private = stored.private != live.private
         self._attributes = other_attributes(stored, live) if private else {}
         # without rules and positions, a value goes to the live value of the same name
-        self._by_name = not self._by_position and unnamed.silent and not self._attributes
+        named = not (layers.by_position or stored.by_position)
+        self._by_name = named and not self._by_position and not self._attributes
 
     @cached_property
     def _stored_slots(self) -> dict[tuple[str, str], Entry]:
@@ -260,23 +261,28 @@ class Router:
             if other is not None and self._live.find(other) is None:
                 above = (each for each in self._attributes if f"{name}/".startswith(f"{each}/"))
                 return (_Aim(None, conflicts=_ANOTHER.format(max(above, key=len))),)
-            live_name, unnamed = self._unnamed.resolve(name, other or name)
+            live_name, unnamed = self._resolve(name, other or name)
             return (_Aim(live_name, unnamed=unnamed),)
         target = self._placed(name)
         rule = "" if target == name else "match: structure, by position"
-        return (_Aim(target and self._unnamed.orders.resolve(name, target), rule),)
+        return (_Aim(target and self._layers.orders.resolve(name, target), rule),)
 
     def _placed(self, name: str) -> str | None:
         """The live name at the same position; a seed goes with its layer."""
         entry = self._stored.entries.get(name)  # None for a slot's variable that is not stored
         if entry is None or entry.role is not Role.SEED:
-            return self._unnamed.alignments.at_same_position(name)
-        layer = self._unnamed.alignments.at_same_position(layer_of(name))
+            return self._layers.at_same_position(name)
+        layer = self._layers.at_same_position(layer_of(name))
         return name if layer is None else seed_of(layer)
 
     def _resolved(self, name: str, aim: _Aim) -> _Aim:
-        target, unnamed = self._unnamed.resolve(name, aim.target or "")
+        target, unnamed = self._resolve(name, aim.target or "")
         return _Aim(target, aim.rule, aim.explicit, unnamed, aim.adapt, aim.part, aim.conflicts)
+
+    def _resolve(self, name: str, target: str) -> tuple[str | None, str]:
+        """The live name of a stored value, by its layers and then by its index in one."""
+        resolved, unnamed = self._layers.target(name, target)
+        return None if resolved is None else self._layers.orders.resolve(name, resolved), unnamed
 
 
 def _parts(moved: Sequence[Moved]) -> Iterator[_Aim]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfckpt.core.inventory import rebased, unnumbered
+from tfckpt.core.inventory import SEQUENCE, rebased, unnumbered
 from tfckpt.core.text import without_repeat
 
 if TYPE_CHECKING:
@@ -185,11 +185,7 @@ class Orders:
         indices = [live_indices.get(name) for name in names]
         if all(name in self._live.entries for name in names):
             known = [index for index in indices if index is not None]
-            if (
-                known == sorted(known)
-                or stored_path in self._stored.sequences
-                or not _numbered(names)
-            ):
+            if known == sorted(known) or self._is_sequence(stored_path) or not _numbered(names):
                 return _LayerMatch({})  # match by name
             return self._refuse(
                 stored_path, live_path, "has its layers in another order in the model"
@@ -201,9 +197,15 @@ class Orders:
             return self._refuse(stored_path, live_path, why)
         return self._by_place(stored_path, live_path, old, new)
 
+    def _is_sequence(self, path: str) -> bool:
+        held = self._stored.containers.get(path)
+        return held is not None and held.kind == SEQUENCE
+
     def _renamed(self, live_path: str, old: Sequence[Ordered], new: Sequence[Ordered]) -> str:
         """Which layer of a nested model has a user-given name that the checkpoint lacks."""
-        named = {layer.name for layer in self._live.sequences.get(live_path, ()) if not layer.base}
+        held = self._live.containers.get(live_path)
+        layers = held.layers if held is not None and held.kind == SEQUENCE else ()
+        named = {layer.place for layer in layers if not layer.auto}
         for one, other in zip(old, new, strict=True):
             layer = other.name.removeprefix(f"{live_path}/").partition("/")[0]
             if layer in named and layer not in one.path.split("/"):

@@ -13,14 +13,13 @@ import itertools
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.core.topology import interchangeable
-from tfckpt.planning.matching.evidence import creation_order
+from tfckpt.planning.matching.align import creation_order
 from tfckpt.planning.suggestion.units import ATTRIBUTES, CLASS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from tfckpt.core.inventory import Inventory
+    from tfckpt.core.inventory import Container, Inventory, Layer
     from tfckpt.planning.suggestion.units import Sizes, Unit
 
     Fit = Callable[[Unit, Unit], Mapping[str, str] | None]
@@ -55,29 +54,28 @@ def on_branches(stored: Inventory, live: Inventory, units: Sequence[Unit]) -> se
     they were created, in both, did not.
     """
     found: set[str] = set()
-    for path, graph in live.graphs.items():
-        size = stored.sizes.get(path)
-        changed = 1 if size is None else min(abs(size - count) for count in graph.sizes)
-        groups: dict[Sizes, set[str]] = {}
-        below = f"{path}/"
-        for unit in units if changed else ():
-            if unit.path.startswith(below):
-                layer = unit.path[len(below) :].partition("/")[0]
-                groups.setdefault(unit.sizes, set()).add(layer)
-        for names in groups.values():
-            layers = [layer for layer in live.sequences.get(path, ()) if layer.name in names]
-            if not _created_alike({layer.base for layer in layers}, path, stored, live):
-                found |= {f"{path}/{x}" for x in interchangeable(graph.calls, names, changed)}
+    sizes = {unit.path: unit.sizes for unit in units}
+    for path, held in live.containers.items():
+        old = stored.containers.get(path, held._replace(sizes=()))
+        if old.sizes and {*old.sizes} & {*held.sizes}:
+            continue
+        groups: dict[Sizes | None, list[Layer]] = {}
+        for layer in held.layers:
+            groups.setdefault(sizes.get(f"{path}/{layer.place}"), []).append(layer)
+        for group in groups.values():
+            apart = [layer for layer in group if layer.beside]
+            if apart and not _created_alike({layer.cls for layer in group}, held, stored):
+                found |= {f"{path}/{layer.place}" for layer in apart}
     return found
 
 
-def _created_alike(bases: Collection[str], path: str, stored: Inventory, live: Inventory) -> bool:
-    """Whether the one stored sequence with as many layers of that class was created alike."""
-    if len(bases) != 1:
+def _created_alike(classes: Collection[str], held: Container, stored: Inventory) -> bool:
+    """Whether the one stored container with as many layers of that class was created alike."""
+    if len(classes) != 1:
         return False
-    (base,) = bases
-    new = creation_order(base, live.sequences[path])
-    orders = [creation_order(base, layers) for layers in stored.sequences.values()]
+    (cls,) = classes
+    new = creation_order(cls, held.layers)
+    orders = [creation_order(cls, each.layers) for each in stored.containers.values()]
     return bool(new) and [each for each in orders if len(each) == len(new)] == [new]
 
 

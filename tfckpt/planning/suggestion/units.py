@@ -12,13 +12,13 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tfckpt.core.inventory import Role
-from tfckpt.core.names import VARIABLE
+from tfckpt.core.inventory import ATTRIBUTES as IN_ATTRIBUTES
+from tfckpt.core.inventory import SEQUENCE, VARIABLE, Layer, Role
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from tfckpt.core.inventory import Entry, Inventory, Layer, Shape
+    from tfckpt.core.inventory import Entry, Inventory, Shape
 
 MODEL, CLASS, ATTRIBUTES, NO_ORDER = _WORTH = ("model", "class", "attributes", "")
 _MOST_LEVELS = 20
@@ -91,8 +91,9 @@ def units(inventory: Inventory, apart: Collection[str] = ()) -> list[Unit]:
     """
     places = dict(_places(inventory))
     labels = {
-        **inventory.labels,
-        **{f"{at}/{x.name}": x.label for at, every in inventory.sequences.items() for x in every},
+        path: layer.own
+        for path, layer in _layers(inventory).items()
+        if layer.own and (layer.given or not layer.auto)
     }
     values: dict[str, dict[str, Entry]] = {}
     for name, entry in inventory.entries.items():
@@ -138,9 +139,7 @@ def parts(unit: Unit) -> list[Unit]:
 
 def nests(inventory: Inventory) -> set[str]:
     """The classes of the layers inside of which layers are known, and not variables alone."""
-    orders = [(f"{at}/{x.name}", x) for at, each in inventory.sequences.items() for x in each]
-    orders += [(x.name, x) for each in inventory.members.values() for x in each]
-    layers = {path: x.base or x.kind for path, x in orders if x.kind != VARIABLE}
+    layers = {p: x.cls for p, x in _layers(inventory).items() if x.cls != VARIABLE}
     known: set[str] = set()
     for path in layers:
         levels = path.split("/", _MOST_LEVELS)[:_MOST_LEVELS]
@@ -177,10 +176,9 @@ def _unit(
     if place is None:
         return Unit(path, values, listed=listed)
     layer = place.layer
-    numbered = bool(layer.base) and not layer.traits.given
-    automatic = not place.attribute and (numbered or not layer.named)
-    kind = layer.base or layer.kind
-    chosen = layer.own_name if layer.traits.given else ""
+    automatic = not place.attribute and not (layer.own and (layer.given or not layer.auto))
+    kind = layer.cls
+    chosen = layer.own if layer.auto and layer.given else ""
     where = place.at, place.classes, place.order
     return Unit(path, values, kind, automatic, *where, listed, label=chosen, chosen=chosen)
 
@@ -204,17 +202,25 @@ def holder_of(name: str) -> str:
     return re.split(r"/vars/\d+\Z|[/.][^/.]*\Z", name)[0]
 
 
+def _layers(inventory: Inventory) -> dict[str, Layer]:
+    """Path → what is known of the layer there."""
+    containers = inventory.containers.items()
+    return {f"{path}/{layer.place}": layer for path, held in containers for layer in held.layers}
+
+
 def _places(inventory: Inventory) -> Iterator[tuple[str, _Place]]:
     """Path of a layer → its place, for all layers in an order."""
+    layers = _layers(inventory)
     orders = {
-        path: [(layer.name, layer, ATTRIBUTES) for layer in members]
-        for path, members in inventory.members.items()
+        path: [(each, layers.get(each, Layer(each)), ATTRIBUTES) for each in listing]
+        for path, listing in inventory.listings.items()
     }
-    for path, layers in inventory.sequences.items():
-        if not all(layer.name.isdecimal() for layer in layers):  # an index is a name
-            listed = CLASS if path in inventory.listed else NO_ORDER
-            order = listed if path in inventory.unordered else MODEL
-            orders[path] = [(f"{path}/{layer.name}", layer, order) for layer in layers]
+    for path, held in inventory.containers.items():
+        by_index = all(layer.place.isdecimal() for layer in held.layers)  # an index is a name
+        if held.kind != IN_ATTRIBUTES and not by_index:
+            by_class = CLASS if held.kind == SEQUENCE else NO_ORDER
+            order = {"class": by_class, "created": NO_ORDER}.get(held.order, MODEL)
+            orders[path] = [(f"{path}/{x.place}", x, order) for x in held.layers]
     inner = {child for order in orders.values() for child, _, _ in order}
     pending: list[tuple[str, tuple[int, ...], tuple[str, ...], str]]
     pending = [(path, (), (), MODEL) for path in orders if path not in inner]
@@ -222,9 +228,9 @@ def _places(inventory: Inventory) -> Iterator[tuple[str, _Place]]:
         path, above, classes, worth = pending.pop()
         for index, (child, layer, order) in enumerate(orders[path]):
             weakest = max(worth, order, key=_WORTH.index)
-            below = (*classes, layer.base or layer.kind)
+            below = (*classes, layer.cls)
             if child in orders and child != path:
                 pending.append((child, (*above, index), below, weakest))
             else:
                 at = (*above, index) if weakest else ()
-                yield child, _Place(layer, at, below, weakest, path in inventory.members)
+                yield child, _Place(layer, at, below, weakest, path in inventory.listings)

@@ -123,8 +123,7 @@ def _head(record: CommitRecord) -> dict[str, Any]:
         "lineage": lineage.plain(record.lineage),
         "index_sha256": record.index_sha256,
         "complete": inventory.complete,
-        "layers": record_entries.layers_to_json(inventory.sequences),
-        "labels": dict(inventory.labels),
+        "containers": record_entries.containers_to_json(inventory.containers),
         "private": None if inventory.private is None else dict(inventory.private),
         "aliases": dict(inventory.aliases),
         "optimizers": dict(inventory.optimizers),
@@ -287,13 +286,14 @@ class _RecordReader:
         return Inventory(
             prefix,
             entries,
-            record_entries.layers_from_json(self.mapping(tree, "layers", list), self.damaged),
+            record_entries.containers_from_json(
+                self.mapping(tree, "containers", list), self.damaged
+            ),
             self.mapping(tree, "aliases", str),
             self.mapping(tree, "optimizers", str),
             self.get(tree, "complete", bool),
             self.roots(tree, entries),
             self.mapping(tree, "left_out", str),
-            labels=self.mapping(tree, "labels", str),
             datasets=self.datasets(tree),
             private=self.get(tree, "private", dict, type(None))
             and self.mapping(tree, "private", str),

@@ -9,11 +9,20 @@ would refuse.
 from __future__ import annotations
 
 import json
-from itertools import chain
 from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.core.inventory import Entry, Layer, Role, Traits
+from tfckpt.core.inventory import (
+    ATTRIBUTES,
+    DICT,
+    LIST,
+    ORDERS,
+    SEQUENCE,
+    Container,
+    Entry,
+    Layer,
+    Role,
+)
 from tfckpt.stored.bundles.encoding.index_proto import INT64
 
 if TYPE_CHECKING:
@@ -25,7 +34,9 @@ if TYPE_CHECKING:
 _END, _LINE = b"\n]", b",\n"
 _PIECE = 1 << 16
 FIELDS = frozenset(Entry._fields)
-_LAYER = [str, str, str, bool, str, int, str, str, str, bool]
+# of a layer: place, own, auto, given, cls, created, fed, feeds, settings
+_LAYER: list[Any] = [str, str, bool, (bool, type(None)), str, int, str, str, str]
+_KINDS = {SEQUENCE, LIST, DICT, ATTRIBUTES}
 _ROLES: dict[str, Role] = {role.value: role for role in Role}
 
 
@@ -122,28 +133,30 @@ def _is_shape(sizes: Any) -> bool:
     return True
 
 
-def layers_to_json(sequences: Mapping[str, tuple[Layer, ...]]) -> dict[str, list[Any]]:
-    """Path → layers, each with its fields in order, as plain JSON types."""
+def containers_to_json(containers: Mapping[str, Container]) -> dict[str, list[Any]]:
+    """Path → kind, order, sizes, layers, each with its fields in order, as plain JSON types."""
     return {
-        path: [
-            [one.name, one.base, one.label, one.named, one.kind, one.number, *one.traits]
-            for one in layers
-        ]
-        for path, layers in sequences.items()
+        path: [held.kind, held.order, [*held.sizes], [[*x[: len(_LAYER)]] for x in held.layers]]
+        for path, held in containers.items()
     }
 
 
-def layers_from_json(
-    sequences: Mapping[str, list[Any]], damaged: Callable[[str], DamagedCheckpointError]
-) -> dict[str, tuple[Layer, ...]]:
-    """Path → layers; ``damaged`` makes the error for an invalid one."""
-    for item in chain.from_iterable(sequences.values()):
-        if type(item) is not list or [type(field) for field in item] != _LAYER:
-            raise damaged("'layers' contains an invalid layer")
-    return {
-        path: tuple(
-            Layer(name, base, label, named, kind, number, Traits(*traits))
-            for name, base, label, named, kind, number, *traits in items
-        )
-        for path, items in sequences.items()
-    }
+def containers_from_json(
+    items: Mapping[str, list[Any]], damaged: Callable[[str], DamagedCheckpointError]
+) -> dict[str, Container]:
+    """Path → container; ``damaged`` makes the error for an invalid one."""
+    found = {}
+    for path, item in items.items():
+        if [type(field) for field in item] != [str, str, list, list]:
+            raise damaged("'containers' contains an invalid container")
+        kind, order, sizes, layers = item
+        valid = kind in _KINDS and order in ORDERS and all(type(size) is int for size in sizes)
+        if not valid or not all(type(each) is list and _is_layer(each) for each in layers):
+            raise damaged("'containers' contains an invalid layer")
+        held = tuple(Layer(*each) for each in layers)
+        found[path] = Container(kind, held, order, tuple(sizes))
+    return found
+
+
+def _is_layer(fields: list[Any]) -> bool:
+    return len(fields) == len(_LAYER) and all(map(isinstance, fields, _LAYER))

@@ -87,7 +87,7 @@ class Exported:
             parts = {key: path[1:] for key, path in parts.items()}
         if not parts or any(len(path) < _LAYER_AND_VALUE for path in parts.values()):
             return None
-        model = Node(NodeKind.SEQUENCE)
+        model = Node(NodeKind.SEQUENCE, order="keras")
         layers: dict[str, Node] = {}
         orders: dict[str, list[Node]] = {}
         for key, (name, *rest) in parts.items():
@@ -107,10 +107,7 @@ class Exported:
             )
             for name, values in orders.items()
         }
-        listed = frozenset({names.MODEL} & named.sequences.keys())
-        return named, Inventory(
-            path, {}, named.sequences, named.aliases, deep_orders=deep, listed=listed
-        )
+        return named, Inventory(path, {}, named.containers, named.aliases, deep_orders=deep)
 
 
 def _in_scope_of_model(

@@ -95,6 +95,7 @@ class GraphReader:
         self._outer = {inner: outer for outer, inner in self._inside.items()}
         self._made: dict[int, Node] = {}
         self._called: dict[int, str] = {}
+        self._listed_layers: set[int] = set()
         self._optimizers: list[tuple[int, Node]] = []
         self.live_roots: dict[str, Root] = {}  # by keyword, after `roots` was called
 
@@ -121,6 +122,7 @@ class GraphReader:
         for index, node in self._optimizers:
             OptimizerGraph(self, index, node).finish()
         self._orphans(roots)
+        self._call_by_attribute()
         sequences = ((self._made.get(index), config) for index, config in self._configs.items())
         wire(
             [
@@ -130,6 +132,13 @@ class GraphReader:
             ]
         )
         return roots, {component for component in roots if component == names.MODEL}
+
+    def _call_by_attribute(self) -> None:
+        """Label the layers that attributes lead to, but no model or list."""
+        for index, name in self._called.items():
+            node = self._made.get(index)
+            if node is not None and index not in self._listed_layers:
+                node.label, node.base = name, weak_base(name, self.bases)
 
     def extras(self) -> Iterator[tuple[str, Node]]:
         """The values below tfckpt's own child of the root, by canonical name."""
@@ -148,11 +157,6 @@ class GraphReader:
     def label(self, index: int) -> str:
         """The name of an object in Keras's metadata, ``""`` if unknown."""
         return self._labels.get(index, "")
-
-    def called(self) -> dict[int, str]:
-        """Id of the node of a layer that an attribute leads to → the layer's own name."""
-        made = self._made
-        return {id(made[index]): name for index, name in self._called.items() if index in made}
 
     def written_by_tfckpt(self) -> bool:
         return _TFCKPT in self.edges[0]
@@ -220,7 +224,8 @@ class GraphReader:
             node.layers = self._layers(layers, sequence_names(self, layers, edges), fresh)
             skip |= {OPERATIONS, INNER}
             skip |= {edge for edge in edges if _is_layer_edge(edge)}
-            node.size = sum(1 for edge in edges if _OTHER_LAYER_EDGE.fullmatch(edge))
+            size = sum(1 for edge in edges if _OTHER_LAYER_EDGE.fullmatch(edge))
+            node.sizes = (size or len(layers),)
         elif self.is_container(index):
             node.kind = NodeKind.LIST
             listed = self._listed(index)
@@ -263,6 +268,7 @@ class GraphReader:
     ) -> list[Node]:
         """The nodes of sibling layers, labelled with ``(name, alternative)`` where known."""
         nodes = []
+        self._listed_layers.update(layers)
         for layer, (name, other) in zip(layers, layer_names, strict=True):
             child = self._get(layer, fresh)
             if not child.label:

@@ -121,16 +121,13 @@ class Move:
         return dataclasses.replace(
             inventory,
             entries=entries,
-            sequences={name(path): layers for path, layers in inventory.sequences.items()},
+            containers={name(path): held for path, held in inventory.containers.items()},
             aliases={name(path): name(target) for path, target in inventory.aliases.items()},
             optimizers={name(path): label for path, label in inventory.optimizers.items()},
             roots={
                 keyword: dataclasses.replace(root, component=name(root.component))
                 for keyword, root in inventory.roots.items()
             },
-            unordered=frozenset(map(name, inventory.unordered)),
-            labels={name(path): label for path, label in inventory.labels.items()},
-            sizes={name(path): size for path, size in inventory.sizes.items()},
             private=inventory.private
             and {name(path): edge for path, edge in inventory.private.items()},
             left_out={name(path): reason for path, reason in inventory.left_out.items()},

@@ -85,13 +85,11 @@ class _H5Reader:
         return Inventory(
             self._path,
             {value.name: entry(value) for value in named.values},
-            named.sequences,
+            named.containers,
             named.aliases,
             named.optimizers,
             own_orders=own,
-            sizes=named.sizes,
             deep_orders=deep,
-            listed=frozenset({names.MODEL} & named.sequences.keys()),
         )
 
     def _check_writer(self) -> None:
@@ -109,7 +107,8 @@ class _H5Reader:
             raise UnsupportedCheckpointError(message, path=self._path, hint=hint)
 
     def _model(self, config: Mapping[str, Any]) -> Node:
-        model = Node(NodeKind.SEQUENCE, label=text(mapping(config, "config"), "name"))
+        label = text(mapping(config, "config"), "name")
+        model = Node(NodeKind.SEQUENCE, label=label, order="keras")
         self._configs.append((model, mapping(config, "config")))
         configs = dict(_layers(config))
         for name in self._names(self._top, _LAYERS):
@@ -120,6 +119,7 @@ class _H5Reader:
             listed = self._listed(group)
             self._add_values(layer, name, listed, configs.get(name, {}))
             model.layers.append(layer)
+        model.sizes = (len(model.layers),)
         if (own := self._top.groups.get(_TOP)) is not None:
             values = [(Node(NodeKind.VALUE, value=data), path) for path, data in self._listed(own)]
             model.children.extend((path.rpartition("/")[2], value) for value, path in values)
@@ -182,6 +182,7 @@ class _H5Reader:
                 held = [(v, attributes(cls, parts[1:])) for v, parts in values if parts[0] == name]
                 self._spread(layer, held, settings)
                 node.layers.append(layer)
+            node.sizes = (len(inner),)
             return
         groups: dict[tuple[str, ...], Node] = {(): node}
         for value, parts in values:

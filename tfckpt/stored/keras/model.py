@@ -49,25 +49,13 @@ def read(
         named.paths[id(node)]: tuple(Ordered(canonical[id(value)]) for value in values)
         for node, values in reader.orders.values()
     }
-    unordered, listed = (
-        frozenset(named.paths[node] for node in nodes if node in named.paths)
-        for nodes in (reader.unordered, reader.listed)
-    )
     return Inventory(
         path,
         entries,
-        named.sequences,
+        named.containers,
         named.aliases,
         named.optimizers,
         own_orders=orders,
-        sizes=named.sizes,
-        listed=listed & named.sequences.keys(),
-        unordered=unordered & named.sequences.keys(),
-        labels={
-            named.paths[node]: name
-            for node, name in reader.called.items()
-            if name and node in named.paths
-        },
     )
 
 

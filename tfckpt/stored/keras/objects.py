@@ -39,9 +39,6 @@ class ObjectReader:
 
     Attributes:
         orders: id of a layer's node → that node, and its own values in order.
-        unordered: ids of models and lists whose layers are ordered only within each class.
-        listed: ids of models with a list of layers.
-        called: id of the node of a layer that an attribute leads to → the layer's own name.
         configs: models whose order of layers is in a configuration, each with it.
     """
 
@@ -49,9 +46,6 @@ class ObjectReader:
         self._files = files
         self._bases = bases
         self.orders: dict[int, tuple[Node, list[Node]]] = {}
-        self.unordered: set[int] = set()
-        self.listed: set[int] = set()
-        self.called: dict[int, str] = {}
         self.configs: list[tuple[Node, Mapping[str, Any]]] = []
         self._trained: dict[int, list[Node] | None] = {}
 
@@ -90,7 +84,6 @@ class ObjectReader:
                 inner = mapping(settings, part) or self._wrapped(settings, part)
                 kind = snake_case(text(inner, "class_name")) or part_class(cls, part)
                 below[part] = part_node = self._layer(child, kind, inner)
-                self.called[id(part_node)] = part_node.label
                 node.children.append((name, part_node))
         self._order(node, own, below)
         return node
@@ -134,7 +127,6 @@ class ObjectReader:
     def _add_layers(self, node: Node, group: H5Group, settings: Mapping[str, Any]) -> None:
         """Add the layers of a functional or sequential model to its node."""
         node.kind = NodeKind.SEQUENCE
-        self.listed.add(id(node))
         configs = list(_configs(settings))
         settings_of = {name: config for name, config in configs if name in group.groups}
         complete = bool(configs) and all(
@@ -144,23 +136,23 @@ class ObjectReader:
         node.layers = [
             self._layer_in_list(group, name, settings_of.get(name, {})) for name in order
         ]
+        node.sizes = (len(order),)
         if complete:
+            node.order = "keras"
             self.configs.append((node, settings))
             parts = [self._trained.get(id(layer)) for layer in node.layers]
             trained_parts = [part for part in parts if part is not None]
             values = [value for part in trained_parts for value in part]
             self._trained[id(node)] = values if len(trained_parts) == len(parts) else None
         else:
-            self.unordered.add(id(node))
+            node.order = "class"
             self._trained[id(node)] = None
 
     def _list(self, group: H5Group) -> Node:
         """The node of a list, tuple or dict of layers, whose indices the file does not have."""
-        node = Node(NodeKind.LIST)
-        self.unordered.add(id(node))
+        node = Node(NodeKind.LIST, order="class")
         for name in sorted(group.groups, key=_by_class(group)):
             layer = self._layer_in_list(group, name, {})
-            layer.named = False
             node.children.append((name, layer))
         return node
 
@@ -169,7 +161,7 @@ class ObjectReader:
         cls = cls or class_and_number(name, group.groups)[0]
         node = self._layer(group.groups[name], cls, config)
         if not node.label:  # only its index within its class is known
-            node.named, node.base = False, cls
+            node.base = cls
         return node
 
     def _seed(self, group: H5Group) -> Node:

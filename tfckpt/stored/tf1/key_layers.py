@@ -14,7 +14,7 @@ import re
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from tfckpt.core.inventory import Layer, name_number, weak_base
+from tfckpt.core.inventory import SEQUENCE, Container, Layer, name_number, weak_base
 from tfckpt.stored.graphs.reader import KERAS_BASES
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class KeyLayers:
     >>> layers = KeyLayers(["dense_4/kernel", "dense_7/kernel", "head/kernel"])
     >>> layers.rename("dense_7/kernel"), layers.rename("head/kernel")
     ('dense_1/kernel', 'head/kernel')
-    >>> [layer.name for layer in layers.sequences[""]]
+    >>> [layer.place for layer in layers.containers[""].layers]
     ['dense', 'dense_1']
     """
 
@@ -53,7 +53,7 @@ class KeyLayers:
             if name.count("/") <= DEEPEST and not name.startswith("//"):
                 self._add(name)
         self._renamed: dict[str, str] = {"": ""}
-        self.sequences: Mapping[str, tuple[Layer, ...]] = dict(self._walk())
+        self.containers: Mapping[str, Container] = dict(self._walk())
 
     def rename(self, name: str) -> str:
         """The canonical name of a variable, without the leading ``model/``."""
@@ -75,7 +75,7 @@ class KeyLayers:
             self._scopes[parent].add(component)
             scope = parent
 
-    def _walk(self) -> Iterator[tuple[str, tuple[Layer, ...]]]:
+    def _walk(self) -> Iterator[tuple[str, Container]]:
         todo = [""]
         while todo:
             scope = todo.pop()
@@ -86,9 +86,10 @@ class KeyLayers:
                 self._renamed[below] = _join(path, new + self._cell_suffix(below))
                 todo.append(below)
                 if base:
-                    layers.append(Layer(new, base, number=name_number(component)))
+                    number = name_number(component)
+                    layers.append(Layer(new, component, True, None, base, number))
             if layers:
-                yield path, tuple(layers)
+                yield path, Container(SEQUENCE, tuple(layers), "created")
 
     def _components(self, scope: str) -> Iterator[tuple[str, str, str]]:
         """``(scope, class or "", new name)`` of each inner scope, by class and number."""

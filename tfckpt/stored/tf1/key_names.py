@@ -68,20 +68,19 @@ def name_keys(
     state = _State(shapes)
     own = [name for name in keys if name not in state.slots and name not in state.scalars]
     if roots is not None and not kinds[MODEL]:
-        variables, sequences = {name: name for name in own}, {}
+        variables, containers = {name: name for name in own}, {}
     else:
         layers = KeyLayers(own, bases)
         apart = {root.component for root in live_roots} if kinds[MODEL] > 1 else set()
         variables = {name: _rooted(layers.rename(name), apart) for name in own}
-        sequences = {_rooted(path, apart): members for path, members in layers.sequences.items()}
+        containers = {_rooted(path, apart): held for path, held in layers.containers.items()}
     meanings = {name: _Meaning(full, Role.WEIGHT) for name, full in variables.items()}
     meanings.update(state.meanings(variables))
     return Inventory(
         source,
         _entries(meanings, keys, values),
-        sequences,
+        containers,
         optimizers={path: solver.label for solver, path in state.paths.items()},
-        unordered=frozenset(sequences),
     )
 
 
