@@ -52,12 +52,18 @@ _VERIFY_LEVELS = ("none", "checksums", "values")
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """One checkpoint to restore from, or the average of several."""
+    """One checkpoint to restore from, or the average of several.
+
+    Attributes:
+        leave: keywords of training state, whose values are left in the checkpoint.
+        whole: whether everything of both sides is asked for, since a run goes on.
+    """
 
     place: str | Average
     policy: Policy
     leave: tuple[str, ...] = ()
     chosen: str = ""
+    whole: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -234,6 +240,8 @@ def _effective_policy(choice: Choice, stored: StoredCheckpoint, *, alone: bool) 
         update["exclude_checkpoint"] = (*choice.policy.exclude_checkpoint, *left)
     if not alone or not isinstance(choice.place, str):
         update["training_state"] = ()
+    if choice.whole:  # as if it were written in the policy
+        update.update((key, getattr(choice.policy, key)) for key in ("on_missing", "on_unexpected"))
     return choice.policy.model_copy(update=update) if update else choice.policy
 
 
