@@ -179,12 +179,10 @@ def test_the_files_of_a_copy_have_its_name(prefix: str) -> None:
     assert record_file.read(copy).files == named
 
 
-def test_a_record_never_vouches_for_another_index(prefix: str, caplog) -> None:
+def test_a_record_never_vouches_for_another_index(prefix: str) -> None:
     record_file.write(prefix, RECORD)
     Path(f"{prefix}.index").write_bytes(INDEX + b".")
     assert record_file.read(prefix) is None
-    (warned,) = caplog.messages
-    assert warned.startswith(f"{prefix}: its files were written over since tfckpt saved it")
     Path(f"{prefix}.index").unlink()
     with pytest.raises(DamagedCheckpointError, match="index is missing"):
         record_file.read(prefix)

@@ -33,6 +33,7 @@ from tfckpt.planning.matching.creation_order import renumbered_like
 from tfckpt.planning.matching.optimizers import name_slots_by_position
 from tfckpt.planning.suggestion import suggest
 from tfckpt.stored.average import Average, AveragedValues, open_average
+from tfckpt.stored.commits.record_file import path_of
 from tfckpt.stored.open import KERAS_SUFFIXES, StoredCheckpoint, open_checkpoint, refuse_absent
 
 if TYPE_CHECKING:
@@ -216,6 +217,12 @@ def _open(place: str | Average, live: Live) -> StoredCheckpoint:
     with contextlib.ExitStack() as stack:
         stored = stack.enter_context(open_checkpoint(place, **known, files=files_of(place)))
         refuse_absent(stored)
+        if stored.record is None and files_of(place).exists(path_of(place)):
+            logging.warning(
+                "%s: its files were written over since tfckpt saved it, so they are restored as "
+                "what they are, and its commit record is not used",
+                place,
+            )
         stack.pop_all()
     return stored
 

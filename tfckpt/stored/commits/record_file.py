@@ -15,8 +15,6 @@ import itertools
 import os
 from typing import TYPE_CHECKING
 
-from absl import logging
-
 from tfckpt.core.gc_pause import gc_paused
 from tfckpt.errors import CheckpointError, DamagedCheckpointError
 from tfckpt.stored.commits.record import CommitRecord, parse, render
@@ -72,12 +70,6 @@ def read(prefix: str, files: Files = LOCAL, digest: str | None = None) -> Commit
             digest = digest or index_digest(prefix, files)
             if candidate.index_sha256 == digest:
                 return candidate
-    if record is not None:
-        logging.warning(
-            "%s: its files were written over since tfckpt saved it, so they are restored as what "
-            "they are, and its commit record is not used",
-            prefix,
-        )
     return None
 
 
