@@ -73,10 +73,18 @@ def test_a_checkpoint_and_a_directory_are_sources(model, trained, source, as_pat
         assert report.epoch == 2
 
 
-def test_all_of_it_must_match_unless_a_policy_says_otherwise(model, trained) -> None:
+def test_an_optimizer_that_only_one_side_has_is_left_unless_a_policy_asks(
+    model, trained, caplog
+) -> None:
     before = weights(plain := model(7, None))
-    assert "optimizer/iterations" in refused(tfckpt.RefusedError, "runs/digits", plain)
+    asked = {"on_unexpected": "error"}
+    assert "optimizer/iterations" in refused(tfckpt.RefusedError, "runs/digits", plain, **asked)
     np.testing.assert_equal(weights(plain), before)
+    assert not caplog.messages
+    tfckpt.restore("runs/digits", plain)
+    np.testing.assert_equal(weights(plain), weights(trained))
+    (said,) = caplog.messages
+    assert "only in the checkpoint, since the model has no such optimizer: optimizer/" in said
     for policy in (
         {"include": ["model/**"]},
         {"policy": {"include": ["model/**"]}},

@@ -183,11 +183,20 @@ def test_how_layers_were_made_comes_back(prefix: str) -> None:
     assert record_file.read(prefix).inventory.containers == held
 
 
+def test_the_files_of_a_copy_have_its_name(prefix: str) -> None:
+    files = ("ckpt-12.data-00000-of-00002", "ckpt-12-saver", "ckpt-12.data-00001-of-00002")
+    record_file.write(prefix, dataclasses.replace(RECORD, files=files))
+    copy = f"{Path(prefix).parent / 'best'}"
+    Path(record_file.path_of(copy)).write_bytes(Path(record_file.path_of(prefix)).read_bytes())
+    Path(f"{copy}.index").write_bytes(INDEX)
+    named = tuple(file.replace("ckpt-12", "best") for file in files)
+    assert record_file.read(copy).files == named
+
+
 def test_a_record_never_vouches_for_another_index(prefix: str) -> None:
     record_file.write(prefix, RECORD)
     Path(f"{prefix}.index").write_bytes(INDEX + b".")
-    with pytest.raises(DamagedCheckpointError, match="a different index"):
-        record_file.read(prefix)
+    assert record_file.read(prefix) is None
     Path(f"{prefix}.index").unlink()
     with pytest.raises(DamagedCheckpointError, match="index is missing"):
         record_file.read(prefix)
@@ -275,7 +284,9 @@ FORGED = {
     "run_first a list": _changed(run_first=[1, 0]),
     "preserved a text": _changed(preserved=["3"]),
     "left_out without a reason": _changed(left_out={"iterator": None}),
-    "a file of another checkpoint": _changed(files=["ckpt-7.data-00000-of-00001"]),
+    "files of two checkpoints": _changed(
+        files=["ckpt-7.data-00000-of-00001", "ckpt-12.data-00000-of-00001"]
+    ),
     "a file of another directory": _changed(files=["../ckpt-1-saver"]),
     "the index among the files": _changed(files=["ckpt-1-2.index"]),
     "container a text": _changed(containers={"model": "dense"}),

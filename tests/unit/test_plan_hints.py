@@ -22,15 +22,16 @@ def hints(stored, live, **policy):
 
 CONV = {"kernel": (3, 3, 8, 32), "bias": (32,)}
 DENSE = {"kernel": (20, 32), "bias": (32,)}
+ASKED = {"on_missing": "error", "on_unexpected": "error"}
 
 
-# --- optimizers
+# --- optimizers, if everything is asked for
 
 
 def test_a_model_without_optimizer_is_told_once_to_be_compiled_or_restored_alone():
     model = weights(model__a=DENSE)
     text = render_text(
-        make_plan(Policy(), inventory([*model, *slots(model), *OPTIMIZER]), inventory(model))
+        make_plan(Policy(**ASKED), inventory([*model, *slots(model), *OPTIMIZER]), inventory(model))
     )
     words = " ".join(text.split())
     assert words.count("the checkpoint has optimizer state, but the model has no optimizer") == 1
@@ -46,7 +47,7 @@ def test_a_model_without_optimizer_is_told_once_to_be_compiled_or_restored_alone
 def test_a_checkpoint_without_optimizer_likewise():
     model = weights(model__a=DENSE)
     live = inventory([*model, *slots(model), *OPTIMIZER])
-    words = " ".join(render_text(make_plan(Policy(), inventory(model), live)).split())
+    words = " ".join(render_text(make_plan(Policy(**ASKED), inventory(model), live)).split())
     assert words.count("the model has an optimizer, but the checkpoint has no optimizer state") == 1
     assert (
         'restore only the weights: include: ["model/**"]; or reset the optimizer: optimizer: '
@@ -70,7 +71,7 @@ def test_why_a_slot_is_on_one_side_alone(stored, live, reason):
     model = weights(model__conv=CONV, model__head=DENSE)
     kept = {"all": slots(model), "head": slots(model[2:]), "none": []}
     sides = (inventory([*model, *kept[side], *OPTIMIZER]) for side in (stored, live))
-    assert {step.reason for step in make_plan(Policy(), *sides).errors} == {reason}
+    assert {step.reason for step in make_plan(Policy(**ASKED), *sides).errors} == {reason}
 
 
 def test_layers_that_are_trained_now_name_the_reset_of_slots():
@@ -91,7 +92,7 @@ def test_layers_that_are_frozen_now_likewise():
     model = weights(model__conv=CONV, model__head=DENSE)
     stored = [*model, *slots(model), *OPTIMIZER]
     live = [*model, *slots(model[2:]), *OPTIMIZER]
-    found = hints(stored, live)
+    found = hints(stored, live, **ASKED)
     assert set(found) == {"optimizer/momentum/conv/kernel", "optimizer/momentum/conv/bias"}
     assert all(hint.startswith("optimizer: {slots: reset}") for hint in found.values())
     for policy in (

@@ -108,7 +108,7 @@ def test_absent_seeds_are_noted_where_the_writer_never_saves_them_and_refused_wh
         "MISSING",
         "note",
     )
-    own = make_plan(Policy(), inventory("model/a", complete=True), live)
+    own = make_plan(Policy(on_missing="error"), inventory("model/a", complete=True), live)
     assert only(own, SEED.name).severity == "error"
 
 
@@ -322,7 +322,7 @@ def test_what_counts_no_saves_is_read_unless_the_policy_says_restore(assertion):
 
 def test_a_record_of_tfckpt_without_the_counter_is_not_taken_as_read():
     stored = dataclasses.replace(inventory("model/a"), complete=True)
-    plan = make_plan(Policy(), stored, inventory("model/a", COUNTER))
+    plan = make_plan(Policy(on_missing="error"), stored, inventory("model/a", COUNTER))
     assert only(plan, "save_counter").severity == "error"
 
 

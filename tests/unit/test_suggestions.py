@@ -289,12 +289,14 @@ def test_a_head_of_another_name_and_size():
     assert suggested(stored, live) == wanted
 
 
-def test_the_optimizer_of_one_side_alone():
+def test_the_optimizer_of_one_side_alone_if_everything_is_asked_for():
     model = weights(model__a=DENSE)
     trained = [*model, *slots(model), *OPTIMIZER]
-    assert suggested(trained, model) == {"exclude_checkpoint": ["optimizer/**"]}
+    asked = {"on_missing": "error", "on_unexpected": "error"}
+    assert suggested(trained, model, **asked) == {"exclude_checkpoint": ["optimizer/**"]}
     anew = {"slots": "reset", "iterations": "reset", "hyperparameters": "config"}
-    assert suggested(model, trained) == {"optimizer": anew}
+    assert suggested(model, trained, **asked) == {"optimizer": anew}
+    assert suggested(trained, model) == suggested(model, trained) is None
 
 
 def test_what_is_trained_since_has_no_slots_and_the_others_keep_theirs():

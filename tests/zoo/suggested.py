@@ -33,14 +33,14 @@ def both(stored, live):
     return (s if isinstance(s, Inventory) else inventory(s) for s in (stored, live))
 
 
-def suggested(stored, live):
+def suggested(stored, live, **policy):
     """The keys that are suggested, once they have been seen to work; None for none."""
     stored, live = both(stored, live)
-    found = suggest(Policy(), stored, live)
+    found = suggest(Policy(**policy), stored, live)
     if found is None or found.policy is None:
         return None
     keys = yaml.safe_load(found.yaml)
-    assert make_plan(load_policy(keys), stored, live).ok
+    assert make_plan(load_policy(policy | keys), stored, live).ok
     return keys
 
 

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 from tfckpt.core.inventory import Role
 from tfckpt.core.text import FOLD, listed, printable
+from tfckpt.planning.checks.one_sided import ONE_SIDED
 from tfckpt.planning.checks.step import ASSIGNED, SAVE_COUNTER, Severity, Status
 from tfckpt.planning.checks.unmatched import ADAPTERS_HINT, is_adapter
 from tfckpt.planning.matching.optimizers import is_numbered
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from tfckpt.planning.checks.step import Step
     from tfckpt.planning.plan import Plan
@@ -29,7 +30,7 @@ _OTHER_SHAPE = "with another shape in the checkpoint, unchanged in the model"
 
 
 def warned_of(plan: Plan) -> str:
-    """What a policy asks to warn about; "" for nothing.
+    """What a policy asks to warn about, and what only one side has; "" for nothing.
 
     >>> from tfckpt.core.inventory import Entry
     >>> from tfckpt.planning.checks.step import Step
@@ -46,7 +47,15 @@ def warned_of(plan: Plan) -> str:
         (Status.MISMATCH, _OTHER_SHAPE),
     )
     steps_by_kind = ((what, [s for s in steps if s.status is status]) for status, what in kinds)
-    return "; ".join(_counted("value", what, each) for what, each in steps_by_kind if each)
+    warned = [_counted("value", what, each) for what, each in steps_by_kind if each]
+    return "; ".join([*warned, *_one_sided(plan)])
+
+
+def _one_sided(plan: Plan) -> Iterator[str]:
+    for reason in ONE_SIDED:
+        alike = (s for s in plan.steps if s.reason == reason and s.entry.name != SAVE_COUNTER)
+        if steps := list(alike):
+            yield _counted("value", reason, steps)
 
 
 def weights_left_out(plan: Plan, waiting: Collection[str]) -> str:

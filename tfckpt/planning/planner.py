@@ -24,6 +24,7 @@ from tfckpt.core.gc_pause import gc_paused
 from tfckpt.core.inventory import Role
 from tfckpt.planning.adaptation.pipeline import Adaptations
 from tfckpt.planning.checks.comparison import Comparison
+from tfckpt.planning.checks.one_sided import OF_OPTIMIZERS, kind
 from tfckpt.planning.checks.step import (
     ASSIGNED,
     SAVE_COUNTER,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
     from tfckpt.core.inventory import Entry, Inventory
     from tfckpt.errors import Problem
+    from tfckpt.planning.checks.one_sided import Kind
     from tfckpt.policy import Policy
 
 _CLASH_HINT = "drop all but one with exclude_checkpoint"
@@ -128,11 +130,16 @@ class _Planning:
                 self._place(live, claims.get(live.name, ()))
         for route in unrouted:
             self._leave(route)
-        self._leave_plainly()
+        wanted = {kind(live) for live in self._missing}
+        self._leave_plainly(wanted)
+        left = (*self._left, *(stored for stored, *_ in self._unexpected)) if wanted else ()
+        unused = {kind(stored) for stored in left if not is_save_counter(stored)}
         for live in self._missing:
-            self._steps.append(self._unmatched.missing(live, moved))
+            rival = kind(live) in unused
+            self._steps.append(self._unmatched.missing(live, moved, rival=rival))
         for stored, reason, target in self._unexpected:
-            self._steps.append(self._unmatched.unexpected(stored, reason, target))
+            rival = kind(stored) in wanted
+            self._steps.append(self._unmatched.unexpected(stored, reason, target, rival=rival))
         if len(self._steps) > len(self._straight):  # those are in order
             self._steps.sort(key=_order)
         self._steps = _with_their_variables(self._steps)
@@ -273,8 +280,8 @@ class _Planning:
                 )
             self._unexpected.append((stored, reason, route.target))
 
-    def _leave_plainly(self) -> None:
-        """The steps of the values in ``_left``, computed once per role where possible."""
+    def _leave_plainly(self, wanted: Collection[Kind]) -> None:
+        """The steps of the values in ``_left``, computed once per role or kind where possible."""
         if not self._left:
             return
         unmatched, live = self._unmatched, self._live.entries
@@ -282,16 +289,19 @@ class _Planning:
         rules = self._exclude or self._expected[1] or not self._include.everything
         ask_each = bool(hinted or rules)
         asked_roles = self._reset.keys() | self._kept.keys() | {Role.METRIC}
-        step_by_role: dict[Role, Step] = {}
+        if self._live.optimizers and self._policy.on_unexpected == "error":
+            asked_roles |= OF_OPTIMIZERS  # each of another optimizer, maybe
+        steps: dict[Kind | Role, Step] = {}
         for stored in self._left:
             name, role = stored.name, stored.role
             particular = name == SAVE_COUNTER or ("/lora_" in name and is_adapter(name))
             if ask_each or role in asked_roles or stored.of in live or particular:
                 self._leave(Route(stored, name, None))
                 continue
-            if role not in step_by_role:
-                step_by_role[role] = unmatched.unexpected(stored, "")
-            step = step_by_role[role]
+            alike = kind(stored) if wanted else role
+            if alike not in steps:
+                steps[alike] = unmatched.unexpected(stored, "", rival=alike in wanted)
+            step = steps[alike]
             details = step.severity, step.reason, step.hint, name
             self._steps.append(Step(Status.UNEXPECTED, "", name, None, stored, *details))
 

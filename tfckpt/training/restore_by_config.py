@@ -75,6 +75,7 @@ def restore_first(
             choices, rejected = choice_from_json(config, sent)
             if not choices:
                 break
+            choices = _with_all(choices) if _goes_on(config, choices) else choices
             chosen = _Chosen(choices, tuple(sent["training_state"]), rejected)
             with suppress(PassedOverError), Restoring(workers, follows=True) as together:
                 return _restore(chosen, objects, counter, fit, together)
@@ -131,11 +132,11 @@ class _Chosen(NamedTuple):
     def of(
         cls, config: Config, choices: Sequence[Choice], rejected: tuple[str, ...] = ()
     ) -> _Chosen:
-        policy, place = choices[0].policy, str(choices[0].place)
+        policy, goes_on = choices[0].policy, _goes_on(config, choices)
         listed = "training_state" in policy.model_fields_set
-        resumes = _continues(choices) and (listed or _is_of(config.manager, place))
+        resumes = goes_on or (_continues(choices) and listed)
         state = policy.training_state if resumes and "epoch" in policy.training_state else ()
-        return cls(choices, state, rejected)
+        return cls(_with_all(choices) if goes_on else choices, state, rejected)
 
 
 @contextmanager
@@ -178,6 +179,16 @@ def _continues(choices: Sequence[Choice]) -> bool:
     """Whether a single checkpoint is continued, including its save counter."""
     first, *others = choices
     return not others and isinstance(first.place, str) and first.policy.api == "restore"
+
+
+def _goes_on(config: Config, choices: Sequence[Choice]) -> bool:
+    """Whether a run goes on from its own directory."""
+    return _continues(choices) and _is_of(config.manager, str(choices[0].place))
+
+
+def _with_all(choices: Sequence[Choice]) -> list[Choice]:
+    """The same, and everything of both sides is asked for."""
+    return [dataclasses.replace(choice, whole=True) for choice in choices]
 
 
 def _is_of(manager: Manager | None, prefix: str) -> bool:

@@ -32,6 +32,7 @@ from tfckpt.planning import Plan, RestoreReport, Severity, make_plan, union_of
 from tfckpt.planning.matching.optimizers import name_slots_by_position
 from tfckpt.planning.suggestion import suggest
 from tfckpt.stored.average import Average, AveragedValues, open_average
+from tfckpt.stored.commits.record_file import path_of
 from tfckpt.stored.open import KERAS_SUFFIXES, StoredCheckpoint, open_checkpoint, refuse_absent
 
 if TYPE_CHECKING:
@@ -51,12 +52,18 @@ _VERIFY_LEVELS = ("none", "checksums", "values")
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """One checkpoint to restore from, or the average of several."""
+    """One checkpoint to restore from, or the average of several.
+
+    Attributes:
+        leave: keywords of training state, whose values are left in the checkpoint.
+        whole: whether everything of both sides is asked for, since a run goes on.
+    """
 
     place: str | Average
     policy: Policy
     leave: tuple[str, ...] = ()
     chosen: str = ""
+    whole: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,6 +214,12 @@ def _open(place: str | Average, live: Live) -> StoredCheckpoint:
     with contextlib.ExitStack() as stack:
         stored = stack.enter_context(open_checkpoint(place, **known, files=files_of(place)))
         refuse_absent(stored)
+        if stored.record is None and files_of(place).exists(path_of(place)):
+            logging.warning(
+                "%s: its files were written over since tfckpt saved it, so they are restored as "
+                "what they are, and its commit record is not used",
+                place,
+            )
         stack.pop_all()
     return stored
 
@@ -231,6 +244,8 @@ def _effective_policy(choice: Choice, stored: StoredCheckpoint, *, alone: bool) 
         update["exclude_checkpoint"] = (*choice.policy.exclude_checkpoint, *left)
     if not alone or not isinstance(choice.place, str):
         update["training_state"] = ()
+    if choice.whole:  # as if it were written in the policy
+        update.update((key, getattr(choice.policy, key)) for key in ("on_missing", "on_unexpected"))
     return choice.policy.model_copy(update=update) if update else choice.policy
 
 

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tfckpt.core.inventory import Role
+from tfckpt.planning.checks.one_sided import OF_OPTIMIZERS, OneSided
 from tfckpt.planning.checks.step import (
     MISSING_HINT,
     UNEXPECTED_HINT,
@@ -45,8 +46,7 @@ ADAPTERS_HINT = (
     "Call `enable_lora(rank)` on the layers before restoring: without its low-rank adapters (LoRA) "
     "a layer computes what it did before they were trained"
 )
-_OF_OPTIMIZERS = frozenset({Role.SLOT, Role.ITERATIONS, Role.HYPERPARAMETER})
-_OF_KERAS = _OF_OPTIMIZERS | {Role.WEIGHT}
+_OF_KERAS = OF_OPTIMIZERS | {Role.WEIGHT}
 
 
 def is_adapter(name: str) -> bool:
@@ -82,8 +82,9 @@ class Unmatched:
         self._live = live
         self._layers = layers
         self._drop, self._expect_missing, self._expect_unexpected = rules
+        self._one_sided = OneSided(policy, stored, live)
 
-    def missing(self, live: Entry, moved: Mapping[str, str]) -> Step:
+    def missing(self, live: Entry, moved: Mapping[str, str], *, rival: bool) -> Step:
         """The step of a live value without a stored one; ``moved``: stored name → its rule."""
         variable = live.of or live.name
         sources = self._layers.why_missing, self._layers.orders.ambiguity
@@ -94,6 +95,10 @@ class Unmatched:
         if ambiguity and self._expect_missing.every(live.name) is None:
             error = Severity.ERROR, ambiguity, hint
             return Step(Status.SUSPECT, live.name, "", live, None, *error)
+        expected = self._expect_missing.every(live.name) is not None
+        known = expected or live.name in moved or self.seeds.ambiguity(live)
+        if not known and (left := self._one_sided.missing(live, rival=rival)):
+            return Step(Status.MISSING, live.name, "", live, None, Severity.NOTE, left)
         reason, hint = self._why_missing(live, moved)
         unsaved = is_program_state(live) and not self._stored.complete
         left_out = live.name in self._stored.left_out
@@ -121,7 +126,7 @@ class Unmatched:
             reason = "not in the checkpoint: write() was used, or its writer does not count saves"
         elif live.role is Role.VOCABULARY:
             reason = _NOT_SAVED
-        elif live.role in _OF_OPTIMIZERS and not self._optimizers[0]:
+        elif live.role in OF_OPTIMIZERS and not self._optimizers[0]:
             reason = "the model has an optimizer, but the checkpoint has no optimizer state"
             return reason, f"{self._weights_alone}; or {_FRESH}"
         elif live.role is Role.SLOT and self._stored.find(live.of) is not None:
@@ -133,15 +138,20 @@ class Unmatched:
             reason = self.seeds.ambiguity(live) or "not in the checkpoint"
         return reason, _SETTING_HINT if live.role is Role.HYPERPARAMETER else MISSING_HINT
 
-    def unexpected(self, stored: Entry, reason: str, target: str = "") -> Step:
+    def unexpected(self, stored: Entry, reason: str, target: str = "", *, rival: bool) -> Step:
         """The step of an unused stored value; ``reason`` is ``""`` if its name explains it."""
+        subject = Status.UNEXPECTED, "", stored.name, None, stored
+        expected = self._expect_unexpected.every(stored.name) is not None
+        known = expected or reason
+        if not known and (left := self._one_sided.unexpected(stored, rival=rival)):
+            return Step(*subject, Severity.NOTE, left, target=target)
         severity, why = self._severity(
             stored, self._policy.on_unexpected, reason or NO_SUCH_NAME, self._expect_unexpected
         )
         hint = ""
         if severity is Severity.ERROR:
             hint = UNEXPECTED_HINT
-            if not reason and stored.role in _OF_OPTIMIZERS and not self._optimizers[1]:
+            if not reason and stored.role in OF_OPTIMIZERS and not self._optimizers[1]:
                 why = "the checkpoint has optimizer state, but the model has no optimizer"
                 hint = f"compile the model, or {self._weights_alone}"
             elif not reason and is_adapter(stored.name):
@@ -160,7 +170,6 @@ class Unmatched:
                 hint = _LEFT_SLOT_HINT
             elif not reason and stored.role is Role.HYPERPARAMETER:
                 hint = _SETTING_HINT
-        subject = Status.UNEXPECTED, "", stored.name, None, stored
         return Step(*subject, severity, why, hint, target)
 
     @cached_property
@@ -213,7 +222,7 @@ def _top(name: str) -> str:
 
 def _has_optimizer(inventory: Inventory) -> bool:
     entries = inventory.entries.values()
-    return bool(inventory.optimizers) or any(entry.role in _OF_OPTIMIZERS for entry in entries)
+    return bool(inventory.optimizers) or any(entry.role in OF_OPTIMIZERS for entry in entries)
 
 
 def _slots(inventory: Inventory) -> set[str]:

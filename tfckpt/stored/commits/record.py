@@ -14,6 +14,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from tfckpt.core.inventory import Dataset, Entry, Inventory, Restored, Role, Roo
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
 from tfckpt.stored.commits import lineage, record_entries
 from tfckpt.stored.paths.parts import is_part
+from tfckpt.stored.paths.wrong_paths import DATA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,6 +32,7 @@ MAX_DIGITS = 20
 # Only one record in thousands contains as many digits in a row by chance.
 _LONG = b"0" * MAX_DIGITS
 _DIGITS = bytes(ord("0") if chr(byte).isdecimal() and byte < 128 else 32 for byte in range(256))
+_DATA = re.compile(rf"(.+){DATA}", re.DOTALL)
 _ROOT_KINDS = ("", "model", "optimizer")
 _ENTRIES = b'"entries": [\n'
 _SEAL = b',\n"sha256": "'
@@ -261,14 +264,20 @@ class _RecordReader:
         return tuple(values)
 
     def files(self, tree: Any, base: str) -> tuple[str, ...]:
-        """File names that are deleted with the checkpoint, so only its own are valid."""
-        names = self.get(tree, "files", list)
+        """File names that are deleted with the checkpoint, so only its own are valid.
+
+        If the checkpoint was copied or renamed, its files have the new name, too.
+        """
+        names, own = self.get(tree, "files", list), []
+        written = next((m[1] for name in names if (m := _DATA.fullmatch(str(name)))), base)
         for name in names:
-            if type(name) is not str or not is_part(name, base):
+            ours = type(name) is str and name.startswith(written)
+            own.append(base + name[len(written) :] if ours else "")
+            if not is_part(own[-1], base):
                 raise self.damaged(
                     f"'files' lists {name!r}, which is not a file of this checkpoint"
                 )
-        return tuple(names)
+        return tuple(own)
 
     def time(self, tree: Any) -> str:
         text: str = self.get(tree, "created", str)

@@ -2,8 +2,9 @@
 
 ``ckpt-12.tfckpt.json`` is moved into place last, so where it exists everything else is on disk. It
 holds what the index cannot: canonical names and roles, step, epoch, metrics. It also holds the
-digest of its index, so that it never vouches for the files of another save. Where a writer died
-between index and record, the record is read from the staging directory.
+digest of its index, so that it never vouches for the files of another save: where another program
+has written over them since, there is no record. Where a writer died between index and record, the
+record is read from the staging directory.
 """
 
 from __future__ import annotations
@@ -58,21 +59,17 @@ def write(prefix: str, record: CommitRecord, files: Files = LOCAL) -> None:
 
 
 def read(prefix: str, files: Files = LOCAL, digest: str | None = None) -> CommitRecord | None:
-    """The record of a checkpoint, or None where it has none.
+    """The record of a checkpoint, or None where it has none, or one of other files.
 
     ``digest`` is that of the index, read from disk if None. The inventory's ``source`` is this
     prefix, wherever the checkpoint was written.
     """
-    path = path_of(prefix)
-    record = _read(path, prefix, files)
+    record = _read(path_of(prefix), prefix, files)
     for candidate in itertools.chain((record,), _staged(prefix, files)):
         if candidate is not None:
             digest = digest or index_digest(prefix, files)
             if candidate.index_sha256 == digest:
                 return candidate
-    if record is not None:
-        message = "the commit record belongs to a different index file"
-        raise DamagedCheckpointError(message, path=path)
     return None
 
 

@@ -136,8 +136,8 @@ def _listed(
         else:
             with Bundle.open(prefix, files) as bundle:
                 problem = _missing(bundle.missing_files)
-                if bundle.digest != head.index_sha256:
-                    problem = "its commit record belongs to a different index file"
+                if bundle.digest != head.index_sha256:  # another program has written over it
+                    state, head = CheckpointKind.FOREIGN.value, None
     except UnsupportedCheckpointError as error:  # newer tfckpt, or unsupported format
         problem, readable = str(error), False
     except CheckpointError as error:

@@ -1,0 +1,51 @@
+"""What comes of a row today, where that is another thing than what should."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from zoo.everyday.judge import REFUSED, WRONG
+from zoo.everyday.rows import ROWS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Today(NamedTuple):
+    """The cell, why it is no better, and in which flavours; () for all."""
+
+    cell: str
+    why: str
+    flavours: tuple[str, ...] = ()
+
+
+IN_PARTS = "`slots: reset` is suggested, and keeps the steps of what it resets"
+AVERAGED = "the new averages begin at zero, and the end of a `fit` makes them the weights"
+POSITIONS = "neither the names nor the order of unnamed layers are taken for what they say"
+BY_INDEX = "another shape is taken for another order of values, and nothing is suggested"
+
+TODAY: Mapping[str, Today] = {
+    **dict.fromkeys(
+        (
+            "Adam, now SGD",
+            "SGD, now Adam",
+            "Adam, now AdamW",
+            "amsgrad added",
+            "accumulation added",
+        ),
+        Today(WRONG, IN_PARTS),
+    ),
+    "use_ema added": Today(WRONG, AVERAGED),
+    "BatchNormalization added": Today(REFUSED, POSITIONS),
+    "a layer appended": Today(REFUSED, POSITIONS),
+    ".weights.h5, more classes": Today(REFUSED, BY_INDEX),
+    ".keras, more classes": Today(REFUSED, BY_INDEX),
+}
+
+
+def expected(name: str, flavour: str) -> str:
+    """The cell that the row has today."""
+    today = TODAY.get(name)
+    if today is None or (today.flavours and flavour not in today.flavours):
+        return ROWS[name].should
+    return today.cell
