@@ -68,11 +68,14 @@ def test_16_another_model_that_is_called_partial(keras, run3, refused) -> None:
     seen.ends_with("no value would be restored", lines=20)
 
 
-def test_32_a_model_that_is_not_compiled(run, flavour, refused) -> None:
+def test_32_a_model_that_is_not_compiled(run, flavour, refused, told) -> None:
     model = digits(flavour, optimizer=None)
     with refused(model, error=tfckpt.RefusedError) as seen:
-        tfckpt.restore(policy(""), model=model)
+        tfckpt.restore(policy("on_unexpected: error"), model=model)
     seen.ends_with("optimizer", "compile", r"include: \[.?model/\*\*.?\]", lines=20)
+    with told() as seen:
+        tfckpt.restore(policy(""), model=model)
+    seen.says("only in the checkpoint, since the model has no such optimizer")
 
 
 def test_66_weights_of_a_compiled_model_into_a_compiled_model(keras, model, told) -> None:
