@@ -32,6 +32,7 @@ import dataclasses
 import re
 from collections import Counter
 from enum import Enum
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfckpt.core.inventory import (
@@ -322,7 +323,7 @@ class _Naming:
             self._hold(
                 path, node, ATTRIBUTES, (_row(*each) for each in sorted(dict(named).items()))
             )
-        for component, child in sorted(dict(named).items()):
+        for component, child in sorted(named, key=itemgetter(0)):
             lone = child.role is Role.SEED and seeds == 1
             yield _join(path, component), child, path if lone else ""
 
