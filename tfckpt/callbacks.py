@@ -8,10 +8,11 @@ import os
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tfckpt.calls import from_config
+from tfckpt.core.similar import did_you_mean
 from tfckpt.errors import PolicyError, Problem
 from tfckpt.live.advice import PolicyCall
 from tfckpt.policy import load_config
-from tfckpt.policy.base.messages import did_you_mean, show_value
+from tfckpt.policy.base.messages import show_value
 from tfckpt.policy.manager import KeepWhereMeasured
 
 if TYPE_CHECKING:

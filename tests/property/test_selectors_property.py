@@ -9,7 +9,8 @@ import warnings
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tfckpt.core.selectors import Selector, _Glob, any_match, compile_rename, suggest
+from tfckpt.core.selectors import Selector, _Glob, any_match, compile_rename
+from tfckpt.core.similar import near_selectors
 
 LEVEL = st.text("ab_", min_size=1, max_size=4)
 NAME = st.lists(LEVEL, min_size=1, max_size=5).map("/".join)
@@ -125,10 +126,10 @@ def test_what_is_read_is_read_as_python_reads_it(expression: str, name: str) -> 
 
 
 @given(GLOB, st.lists(NAME, max_size=8))
-def test_suggestions_are_names_that_exist(pattern: str, names: list[str]) -> None:
-    found = suggest(pattern, names)
-    assert set(found) <= set(names)
+def test_what_is_suggested_matches_something(pattern: str, names: list[str]) -> None:
+    found = near_selectors(pattern, names)
     assert len(found) <= 3
+    assert all(any(map(Selector(each).matches, names)) for each in found)
 
 
 def lazily(levels: list[str], parts: list[str]) -> list[str | None] | None:
