@@ -14,7 +14,6 @@ whose sides do not have the same wildcards or groups.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import itertools
 import re
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from tfckpt.core.linear_regex import Regex
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 MAX_PATTERN = 1000
 REGEX = "re:"
@@ -112,37 +111,6 @@ def compile_rename(checkpoint: str, model: str) -> CompiledRename:
     if checkpoint.startswith(REGEX):
         return _RegexRename(Regex(checkpoint[len(REGEX) :]), model)
     return _GlobRename(_Glob(checkpoint), _Glob(model))
-
-
-def suggest(
-    pattern: str, names: Iterable[str], shapes: Mapping[str, Sequence[int] | None] | None = None
-) -> list[str]:
-    """At most three names similar to a pattern that matches nothing, the nearest first.
-
-    A name is followed by its shape if ``shapes`` has it.
-
-    >>> suggest("model/hed/**", ["model/head/kernel", "model/encoder/kernel"])
-    ['model/head/kernel']
-    """
-    levels = pattern.removeprefix(REGEX).split("/")
-    words = [word for word in (re.sub(r"\\.|\W", "", level) for level in levels) if word]
-    near: dict[tuple[str, str], float] = {}
-
-    def nearness(word: str, level: str) -> float:
-        if (word, level) not in near:
-            ratio = difflib.SequenceMatcher(None, word[:100], level[:100]).ratio()
-            near[word, level] = ratio if ratio >= 0.6 else 0.0
-        return near[word, level]
-
-    scored = []
-    for name in dict.fromkeys(names):
-        parts = name.split("/")
-        scores = [max(nearness(word, part) for part in parts) for word in words]
-        if scores and min(scores) > 0:
-            scored.append((-sum(scores), len(parts), name))
-    best = [name for _, _, name in sorted(scored)[:3]]
-    known = {name: shape for name in best if (shape := (shapes or {}).get(name)) is not None}
-    return [f"{name} {tuple(known[name])}" if name in known else name for name in best]
 
 
 def _check_text(pattern: str) -> None:

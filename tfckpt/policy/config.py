@@ -21,6 +21,7 @@ from pydantic import (
     model_validator,
 )
 
+from tfckpt.core.similar import did_you_mean
 from tfckpt.policy.base.fields import (
     FileName,
     Listed,
@@ -30,7 +31,7 @@ from tfckpt.policy.base.fields import (
     Text,
     fault,
 )
-from tfckpt.policy.base.messages import ABOVE, did_you_mean, show_value
+from tfckpt.policy.base.messages import ABOVE, show_value
 from tfckpt.policy.manager import Manager  # noqa: TC001 (pydantic reads it)
 from tfckpt.policy.policy import Policy
 

@@ -18,6 +18,7 @@ from pydantic import (
     model_validator,
 )
 
+from tfckpt.core.similar import did_you_mean
 from tfckpt.policy.base.fields import (
     Count,
     FileName,
@@ -28,7 +29,7 @@ from tfckpt.policy.base.fields import (
     Text,
     fault,
 )
-from tfckpt.policy.base.messages import did_you_mean, show_value
+from tfckpt.policy.base.messages import show_value
 
 # The first two cannot be caught. The others signal an error in the process itself, and Python's
 # handler never runs: the error repeats, or the process ends.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator
 
 from tfckpt.core.dtypes import holds, is_real
-from tfckpt.core.selectors import suggest
+from tfckpt.core.similar import near_words, question
 from tfckpt.policy.adaptations.operation import (
     CAST_HINT,
     Done,
@@ -188,10 +188,9 @@ def _checked_fill(
             )
         return fill
     if fill not in known.initializers:
-        near = suggest(fill, _INITIALIZERS)
         raise Impossible(
             f"Keras has no initializer {fill!r}",
-            f"did you mean {near[0]!r}?" if near else "initialize takes the model's value",
+            question(near_words(fill, _INITIALIZERS)) or "initialize takes the model's value",
         )
     if not is_real(to.dtype):
         raise Impossible(f"an initializer makes floating-point numbers, not {to.dtype}")

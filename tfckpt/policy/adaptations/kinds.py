@@ -9,13 +9,14 @@ from typing import Annotated, Any, get_args
 
 from pydantic import BeforeValidator, Discriminator, Tag
 
+from tfckpt.core.similar import did_you_mean
 from tfckpt.policy.adaptations.arrange import Reshape, Slice, Tile, Transpose
 from tfckpt.policy.adaptations.compute import Cast, Resize
 from tfckpt.policy.adaptations.fill import Pad, Vocabulary
 from tfckpt.policy.adaptations.join import Concat, Function, Split
 from tfckpt.policy.adaptations.operation import Adaptation
 from tfckpt.policy.base.fields import fault
-from tfckpt.policy.base.messages import TAG, did_you_mean, show_value
+from tfckpt.policy.base.messages import TAG, show_value
 
 
 def _check_how(value: Any) -> Any:
