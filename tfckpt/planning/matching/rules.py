@@ -18,20 +18,17 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.core.inventory import Role
-from tfckpt.core.selectors import REGEX, Selector, any_match, compile_rename
+from tfckpt.core.selectors import REGEX, Selector, compile_rename
 from tfckpt.core.similar import near_selectors, question
 from tfckpt.errors import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from tfckpt.core.inventory import Inventory
     from tfckpt.policy import Policy
 
     Aliases = Mapping[str, str]
-    from collections.abc import Sequence
-
-    from tfckpt.core import selectors
 
 _EVERYTHING = ("**",)
 _BELOW = "/**"
@@ -61,10 +58,6 @@ class Rules:
     def _selectors(self) -> list[Selector]:
         return [Selector(text) for text in self._texts]
 
-    @cached_property
-    def _may_match(self) -> Callable[[str], object]:
-        return any_match(self._texts)
-
     def __len__(self) -> int:
         return len(self._texts)
 
@@ -72,8 +65,6 @@ class Rules:
         """The first selector that matches, as written in the policy."""
         if self.everything:
             return self._texts[0]
-        if not self._may_match(name):
-            return None
         for index, selector in enumerate(self._selectors):
             if selector.matches(name):
                 self._used[index] = True
@@ -187,7 +178,7 @@ class _Rule:
     field: str
     index: int
     checkpoint: str
-    pairs: tuple[selectors.CompiledRename, ...]
+    pairs: tuple[Callable[[str], str | None], ...]
     words: str
     part: int = 0
     used: bool = False
@@ -198,7 +189,7 @@ class _Rule:
 
     def apply(self, name: str) -> tuple[str, ...]:
         """The new names; empty if the rule does not match."""
-        results = [pair.apply(name) for pair in self.pairs]
+        results = [pair(name) for pair in self.pairs]
         return tuple([target for target in results if target is not None])
 
 
@@ -238,8 +229,6 @@ class Renames:
 
     def apply(self, name: str) -> tuple[Moved, ...]:
         """The results of all matching ``adapt`` rules, else of the first ``rename`` rule."""
-        if not self._may_match(name):
-            return ()
         moves: list[Moved] = []
         for rule in self._rules:
             if moves and rule.field == "rename":
@@ -248,10 +237,6 @@ class Renames:
                 rule.used = True
                 moves.append(Moved(targets, rule.words, rule.adapt, rule.part))
         return tuple(moves)
-
-    @cached_property
-    def _may_match(self) -> Callable[[str], object]:
-        return any_match([rule.checkpoint for rule in self._rules])
 
     @property
     def idle(self) -> bool:
