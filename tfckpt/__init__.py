@@ -132,16 +132,15 @@ if not TYPE_CHECKING:  # a type checker would accept any name
 
 
 # Names of other libraries, by their first word: `load_weights`, `save_model`.
-_OTHER_LIBRARIES = {"load": "restore", "save": "Checkpoint"}
+_OTHER_LIBRARIES = {"load": ["restore"], "save": ["Checkpoint"]}
 
 
 def _unknown(name: str) -> str:
-    import difflib
+    from tfckpt.core.similar import near_words, question
 
-    near = difflib.get_close_matches(name, __all__, n=1)
-    other = near[0] if near else _OTHER_LIBRARIES.get(name.partition("_")[0])
-    meant = f"; did you mean {other!r}?" if other else ""
-    return f"module {__name__!r} has no attribute {name!r}{meant}"
+    other = _OTHER_LIBRARIES.get(name.partition("_")[0], [])
+    meant = question(near_words(name, __all__) or other)
+    return f"module {__name__!r} has no attribute {name!r}{meant and f'; {meant}'}"
 
 
 def __dir__() -> list[str]:

@@ -8,11 +8,12 @@ import os
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tfckpt.calls import from_config
+from tfckpt.core.similar import did_you_mean
 from tfckpt.errors import PolicyError, Problem
 from tfckpt.live.advice import PolicyCall
 from tfckpt.policy import load_config
 from tfckpt.policy.manager import KeepWhereMeasured
-from tfckpt.policy.messages import did_you_mean, show_value
+from tfckpt.policy.messages import show_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

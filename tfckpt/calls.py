@@ -13,6 +13,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from tfckpt.core.similar import did_you_mean
 from tfckpt.errors import ARGUMENTS, CheckpointNotFoundError, PolicyError, Problem, TfckptError
 from tfckpt.live.advice import PolicyCall, adding_call
 from tfckpt.live.io.remote_files import files_of
@@ -22,7 +23,7 @@ from tfckpt.live.saving.untracked import checked
 from tfckpt.live.variables.flavors import flavor_of
 from tfckpt.policy import STRICT, Config, Policy, Restore, Source, load_config, load_policy
 from tfckpt.policy.load import CONFIGS
-from tfckpt.policy.messages import did_you_mean, keys_of, show_value
+from tfckpt.policy.messages import keys_of, show_value
 from tfckpt.run import Run
 from tfckpt.stored.commits.discovery import candidates
 from tfckpt.stored.io.files import LOCAL, absolute

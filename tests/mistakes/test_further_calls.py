@@ -157,7 +157,10 @@ COMMANDS = {
     "verify run/digits": ["run/digits", "'?runs?/?"],
     "prune runs/digits --keep latest:3": ["'latest:3'", "=", "--help"],
     "diff runs/digits/ckpt-3": ["two checkpoints"],
-    "inspect runs/digits --name head": ["'head' matches no value", "model/head/kernel"],
+    "inspect runs/digits --name head": [
+        "'head' matches no value",
+        r"did you mean .model/head/\*\*.",
+    ],
     "policy check runs/digits": ["runs/digits", "directory"],
     "plan t.yaml --model trian:build": ["trian"],
     "plan t.yaml --model train:biuld": ["biuld"],

@@ -184,7 +184,7 @@ def test_strings_are_harmless_and_long_ones_cut(prefix: str) -> None:
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        (["--name", "model/blok_1/*"], "matches no value; similar names: model/block_1/"),
+        (["--name", "model/blok_1/*"], "matches no value; did you mean 'model/block_1/"),
         (["--name", "a/**b"], "**"),
         (["--name", "model/odd", "--slice", "0"], "`tfckpt convert PATH FILE.npz --include GLOB`"),
         (["--graph"], "--keys shows the path of each value"),

@@ -136,18 +136,17 @@ def _command(words: list[str]) -> Command:
     leading = list(itertools.takewhile(lambda word: not word.startswith("-"), words))
     if not leading:
         raise UsageError("flags must follow the command" if words else "a command is missing")
-    import difflib
+    from tfckpt.core.similar import near_words, question
 
     names = [command.name for command in COMMANDS]
     called = leading[0]
     if group := [name for name in names if name.startswith(f"{called} ")]:
         called = " ".join(leading[:2])
     known = group or [name.partition(" ")[0] for name in names]
-    close = difflib.get_close_matches(called, known, 1, 0.8 if group else 0.65) or group
+    hint = question(near_words(called, known, 1, 0.8 if group else 0.65) or group)
     if called in INSTEAD:
         raise UsageError(f"unknown command {called!r}; {INSTEAD[called]}")
-    hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
-    raise UsageError(f"unknown command {called!r}{hint}")
+    raise UsageError(f"unknown command {called!r}{hint and f'; {hint}'}")
 
 
 def _flags(command: Command) -> flags.FlagValues:

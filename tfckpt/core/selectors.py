@@ -2,45 +2,44 @@ r"""Selectors: patterns over canonical names, and rename pairs.
 
 By default a pattern is a glob: ``*``, ``?`` and ``[abc]`` match within one level of a name; a level
 ``**`` matches any number of levels, including none. The prefix ``re:`` makes it a regular
-expression. Both must match the whole name and are case sensitive. In a rename, the i-th wildcard of
-one side is the i-th of the other; a ``re:`` pair has groups on the left, ``\1`` or ``\g<name>`` on
-the right. Wildcards of a glob are lazy, left to right.
+expression in RE2's syntax. Both must match the whole name and are case sensitive. In a rename, the
+i-th wildcard of one side is the i-th of the other; a ``re:`` pair has groups on the left, ``\1`` or
+``\g<name>`` on the right. Wildcards of a glob are lazy, left to right.
 
-Names come from files that other people made, so matching must not take exponential time: a glob
-backtracks to its last star only. Refused: empty levels, a ``**`` that shares its level, and a pair
-whose sides do not have the same wildcards or groups.
+Names come from files that other people made, and Python's ``re`` can take exponential time:
+``(a+)+b`` takes forever on a name of forty characters. RE2 takes linear time
+(https://github.com/google/re2), and globs are expressions for it, too.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
 import itertools
 import re
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from tfckpt.core.linear_regex import Regex
+import re2
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterator
 
 MAX_PATTERN = 1000
 REGEX = "re:"
 
-_Item = TypeVar("_Item")
-_Captures = tuple[str, ...]
+# A glob is matched against a slash and the name: so `**` is the same wherever it stands.
+_WILDCARDS = {"**": "((?:/[^/]*)*?)", "*": "([^/]*?)", "?": "([^/])"}
+_SYNTAX = "the syntax is RE2's, without look-around and back-references"
+# RE2 reads `{,3}` as four characters, and `\C` as a byte, which may be a part of a letter.
+_MISREAD = re.compile(r"\\[^C]|\[\^?\]?(?:\\.|[^\]\\])*\]|(\{,\d*\}|\\C)", re.DOTALL)
+_PLAINLY = {
+    "missing )": "'(' is not closed",
+    "missing ]": "'[' is not closed",
+    "unexpected )": "unmatched ')'",
+}
+_GROUP_NAME = re.compile(r"\(\?P?<(\w+)>")
 
 
-class CompiledRename(Protocol):
-    """A compiled rename pair."""
-
-    def apply(self, stored_name: str) -> str | None:
-        """The model name for a checkpoint name, None if the pair does not match it."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Selector:
-    r"""A compiled pattern over canonical names; equal to every selector of the same pattern.
+    r"""A compiled pattern over canonical names.
 
     >>> Selector("model/**").matches("model/encoder/dense/kernel")
     True
@@ -48,41 +47,37 @@ class Selector:
     (True, False)
     >>> Selector(r"re:model/block_(\d+)/.*").matches("model/block_12/dense/kernel")
     True
+
+    Attributes:
+        wildcards: those of a glob, in order.
+        expression: what RE2 matches, against ``before`` and the name.
+        subtree: the path of a glob for all that is below one path, as ``model/a/**``, else ``""``.
     """
 
-    pattern: str
-    _match: Callable[[str], Any] = dataclasses.field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        _check_text(self.pattern)
-        if self.pattern.startswith(REGEX):
-            match: Callable[[str], Any] = Regex(self.pattern[len(REGEX) :]).whether
+    def __init__(self, pattern: str) -> None:
+        _check_length(pattern)
+        self.pattern = pattern
+        self.wildcards: list[str] = []
+        self.before, self._start, self._end = "", "", ""
+        if pattern.startswith(REGEX):
+            self.expression = _checked(pattern.removeprefix(REGEX))
         else:
-            match = _Glob(self.pattern).whether
-        object.__setattr__(self, "_match", match)
+            parts = list(_parts(pattern))
+            self.expression = "".join(_expression(part) for part in parts)
+            self.wildcards += filter(_is_wild, parts)
+            self.before = "/"
+            self._start = re.split(r"[*?[]", pattern)[0].rstrip("/")
+            self._end = re.split(r"[*?\]]", pattern)[-1].lstrip("/")
+        self.subtree = self._start if pattern == f"{self._start}/**" else ""
+        self._match = _compiled(self.expression, never_capture=True).fullmatch
 
     def matches(self, name: str) -> bool:
         """Whether the pattern matches the name."""
-        return self._match(name) is not None
-
-
-def any_match(patterns: Sequence[str]) -> Callable[[str], object]:
-    """A quick test that is true for every name that one of the patterns matches.
-
-    It may be true for other names, too. Most names match no rule of a policy, and one expression
-    says so sooner than a selector for each.
-
-    >>> test = any_match(["model/head/**", "**/bias"])
-    >>> bool(test("model/head/kernel")), bool(test("model/body/kernel"))
-    (True, False)
-    """
-    globs = [_Glob(pattern) for pattern in patterns if not pattern.startswith(REGEX)]
-    expressions = [_expression(glob.levels, "(?:") for glob in globs]
-    if len(globs) < len(patterns) or not all(expressions):
-        return lambda _: True
-    if not expressions:
-        return lambda _: False
-    return re.compile("|".join(expressions), re.DOTALL).fullmatch
+        if not (name.startswith(self._start) and name.endswith(self._end)):
+            return False  # sooner than RE2 says so: most names match no rule of a policy
+        if self.subtree:
+            return name[len(self.subtree) :][:1] in {"", "/"}
+        return self._match(_encoded(self.before + name)) is not None
 
 
 def exactly(name: str) -> str:
@@ -94,293 +89,167 @@ def exactly(name: str) -> str:
     return re.sub(r"([*?[])", r"[\1]", name)
 
 
-def compile_rename(checkpoint: str, model: str) -> CompiledRename:
-    r"""Compile a rename pair: checkpoint names that match ``checkpoint`` become ``model`` names.
+def compile_rename(checkpoint: str, model: str) -> Callable[[str], str | None]:
+    r"""A function from checkpoint names to model names, None for those that do not match.
 
-    >>> compile_rename("model/backbone/**", "model/encoder/**").apply("model/backbone/a/kernel")
+    >>> compile_rename("model/backbone/**", "model/encoder/**")("model/backbone/a/kernel")
     'model/encoder/a/kernel'
-    >>> compile_rename(r"re:model/block_(\d+)/(.*)", r"model/blk\1/\2").apply("model/block_7/w")
+    >>> compile_rename(r"re:model/block_(\d+)/(.*)", r"model/blk\1/\2")("model/block_7/w")
     'model/blk7/w'
     """
-    _check_text(checkpoint)
-    _check_text(model)
+    stored = Selector(checkpoint)
+    regex = _compiled(stored.expression)
     if model.startswith(REGEX):
         raise ValueError(
             f"{model!r} is the new name, which cannot be a regular expression; "
             r"remove 're:' and write \1 for the first group"
         )
     if checkpoint.startswith(REGEX):
-        return _RegexRename(Regex(checkpoint[len(REGEX) :]), model)
-    return _GlobRename(_Glob(checkpoint), _Glob(model))
+        _check_length(model)
+        subtree, form = "", "".join(_template(model, checkpoint, regex))
+    else:
+        live, numbers = Selector(model), itertools.count(1)
+        if stored.wildcards != live.wildcards:
+            sides = [", ".join(side.wildcards) or "none" for side in (stored, live)]
+            raise ValueError(
+                "both sides must have the same wildcards in the same order; "
+                f"{checkpoint!r} has {sides[0]}, {model!r} has {sides[1]}"
+            )
+        subtree = live.subtree and stored.subtree
+        parts = _parts(model)
+        form = "".join(f"{{{next(numbers)}}}" if _is_wild(part) else _plain(part) for part in parts)
+
+    def rename(name: str) -> str | None:
+        if not stored.matches(name):
+            return None
+        if subtree:
+            return live.subtree + name[len(subtree) :]
+        found = regex.fullmatch(_encoded(stored.before + name))
+        groups = (text.decode(errors="surrogatepass") for text in (found[0], *found.groups(b"")))
+        return form.format(*groups).removeprefix(stored.before)
+
+    return rename
 
 
-def suggest(
-    pattern: str, names: Iterable[str], shapes: Mapping[str, Sequence[int] | None] | None = None
-) -> list[str]:
-    """At most three names similar to a pattern that matches nothing, the nearest first.
-
-    A name is followed by its shape if ``shapes`` has it.
-
-    >>> suggest("model/hed/**", ["model/head/kernel", "model/encoder/kernel"])
-    ['model/head/kernel']
-    """
-    levels = pattern.removeprefix(REGEX).split("/")
-    words = [word for word in (re.sub(r"\\.|\W", "", level) for level in levels) if word]
-    near: dict[tuple[str, str], float] = {}
-
-    def nearness(word: str, level: str) -> float:
-        if (word, level) not in near:
-            ratio = difflib.SequenceMatcher(None, word[:100], level[:100]).ratio()
-            near[word, level] = ratio if ratio >= 0.6 else 0.0
-        return near[word, level]
-
-    scored = []
-    for name in dict.fromkeys(names):
-        parts = name.split("/")
-        scores = [max(nearness(word, part) for part in parts) for word in words]
-        if scores and min(scores) > 0:
-            scored.append((-sum(scores), len(parts), name))
-    best = [name for _, _, name in sorted(scored)[:3]]
-    known = {name: shape for name in best if (shape := (shapes or {}).get(name)) is not None}
-    return [f"{name} {tuple(known[name])}" if name in known else name for name in best]
-
-
-def _check_text(pattern: str) -> None:
+def _check_length(pattern: str) -> None:
     if not pattern or pattern == REGEX:
         raise ValueError("the pattern is empty")
     if len(pattern) > MAX_PATTERN:
         raise ValueError(f"the pattern is longer than {MAX_PATTERN} characters")
 
 
+def _encoded(text: str) -> bytes:
+    """As RE2 takes it soonest; names in HDF5 files may have half of a surrogate pair."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _compiled(expression: str, *, never_capture: bool = False) -> Any:
+    """``never_capture``: without what the groups match, which takes RE2 longer to find."""
+    options = re2.Options()
+    options.log_errors = False
+    options.never_capture = never_capture
+    return re2.compile(_encoded(expression), options)
+
+
 # --- globs
 
 
-def _align(
-    tests: Sequence[Any], items: Sequence[_Item], fits: Callable[[Any, _Item], bool]
-) -> list[tuple[int, int]] | None:
-    """The items that each test takes; None as a test is a star and takes as few as it can.
-
-    What stands between two stars has a fixed length, so its first place is as good as any other
-    and only the last star is ever widened: time is at most tests × items.
-    """
-    taken: list[tuple[int, int]] = []
-    at, star = 0, -1
-    while at < len(items) or len(taken) < len(tests):
-        i = len(taken)
-        if i < len(tests):
-            test = tests[i]
-            if test is None:
-                star = i
-                taken.append((at, at))
-                continue
-            if at < len(items) and fits(test, items[at]):
-                taken.append((at, at + 1))
-                at += 1
-                continue
-        if star < 0 or taken[star][1] == len(items):
-            return None
-        start, end = taken[star]
-        at = end + 1
-        taken[star:] = [(start, at)]
-    return taken
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Level:
-    """One level of a glob: literal characters, ``?``, classes, and None for each ``*``."""
-
-    text: str
-    tests: tuple[re.Pattern[str] | str | None, ...]
-    wildcards: tuple[str, ...]
-
-    @classmethod
-    def parse(cls, text: str) -> _Level:
-        tests: list[re.Pattern[str] | str | None] = []
-        wildcards = []
-        for part in re.findall(r"\[!?\]?[^\]]*\]|.", text, re.DOTALL):
-            wild = part in {"*", "?"} or len(part) > 1
+def _parts(pattern: str) -> Iterator[str]:
+    """The wildcards and the other characters of a glob; ``**`` takes the slash before it."""
+    for level in pattern.split("/"):
+        if not level:
+            below = f"; to match everything below it, write {pattern + '**'!r}"
+            raise ValueError(f"{pattern!r} has an empty level{below * pattern.endswith('/')}")
+        if level == "**":
+            yield level
+            continue
+        yield "/"
+        for part in re.findall(r"\*\*|\[!?\]?[^\]]*\]|.", level, re.DOTALL):
             if part == "[":
-                raise ValueError(f"'[' in {text!r} is not closed; write a literal bracket as '[[]'")
-            if part == "*" and tests and tests[-1] is None:
                 raise ValueError(
-                    f"'**' shares its level with other characters in {text!r}; write '*' within a "
+                    f"'[' in {level!r} is not closed; write a literal bracket as '[[]'"
+                )
+            if part == "**":
+                raise ValueError(
+                    f"'**' shares its level with other characters in {level!r}; write '*' within a "
                     "level, or '**' as a level of its own: 'a/**/b'"
                 )
-            tests.append(None if part == "*" else _class(part) if wild else part)
-            if wild:
-                wildcards.append(part)
-        return cls(text, tuple(tests), tuple(wildcards))
-
-    def fits(self, level: str) -> bool:
-        return self.text == level if not self.wildcards else self.take(level) is not None
-
-    def take(self, level: str) -> _Captures | None:
-        taken = _align(self.tests, level, _fits_character)
-        if taken is None:
-            return None
-        pairs = zip(self.tests, taken, strict=True)
-        return tuple(level[a:b] for test, (a, b) in pairs if not isinstance(test, str))
-
-    def fill(self, captures: Iterable[str]) -> str:
-        if not self.wildcards:
-            return self.text
-        rest = iter(captures)
-        return "".join(test if isinstance(test, str) else next(rest) for test in self.tests)
+            yield part
 
 
-def _fits_character(test: re.Pattern[str] | str, character: str) -> bool:
-    return test == character if isinstance(test, str) else test.match(character) is not None
+def _is_wild(part: str) -> bool:
+    return part in _WILDCARDS or len(part) > 1
 
 
-def _class(part: str) -> re.Pattern[str]:
-    if part == "?":
-        return re.compile(".", re.DOTALL)
-    inside = part[1:-1]
-    negated = "^" if inside.startswith("!") else ""
-    escaped = re.sub(r"([\\\[\]^&~|])", r"\\\1", inside[len(negated) :])
-    try:
-        return re.compile(f"[{negated}{escaped}]", re.DOTALL)
-    except re.error as error:
-        raise ValueError(f"invalid character class {part!r}: {error}") from None
+def _expression(part: str) -> str:
+    if len(part) == 1 or part in _WILDCARDS:
+        return _WILDCARDS.get(part) or _character(part)
+    negated = part.startswith("[!")
+    members = "^/" * negated  # a slash is in no class: it separates levels
+    ranges = re.findall("(.)(?:-(.))?", part[1 + negated : -1], re.DOTALL)
+    for low, high in ranges:
+        if high and high < low:
+            raise ValueError(f"invalid character class {part!r}: nothing is in {low}-{high}")
+        to = "-.0-" if low < "/" < high else "-" if high else ""
+        members += _character(low) + to + "".join(map(_character, high))
+    if not ranges:
+        raise ValueError(f"invalid character class {part!r}: nothing is in it")
+    return f"([{members}])"
 
 
-class _Glob:
-    def __init__(self, pattern: str) -> None:
-        self.pattern = pattern
-        texts = pattern.split("/")
-        if "" in texts:
-            hint = (
-                f"; to match everything below it, write {pattern + '**'!r}"
-                if pattern.endswith("/")
-                else ""
-            )
-            raise ValueError(f"{pattern!r} has an empty level{hint}")
-        self.levels = [None if text == "**" else _Level.parse(text) for text in texts]
-        expression = _expression(self.levels)
-        self._fullmatch = re.compile(expression, re.DOTALL).fullmatch if expression else None
-        # not None for a name that matches
-        self.whether: Callable[[str], Any] = self._fullmatch or self.match
-
-    @property
-    def wildcards(self) -> list[str]:
-        return [w for level in self.levels for w in (level.wildcards if level else ("**",))]
-
-    def match(self, name: str) -> list[_Captures] | None:
-        """What the wildcards matched: for ``**`` its levels, for another level the text of each."""
-        if self._fullmatch is not None:
-            match = self._fullmatch(name)
-            return None if match is None else self._taken(match.groups())
-        parts = name.split("/")
-        taken = _align(self.levels, parts, _Level.fits)
-        if taken is None:
-            return None
-        return [
-            tuple(parts[a:b]) if level is None else level.take(parts[a]) or ()
-            for level, (a, b) in zip(self.levels, taken, strict=True)
-        ]
-
-    def _taken(self, groups: Sequence[str]) -> list[_Captures]:
-        """As :meth:`match`, from the groups of the regular expression."""
-        rest, captures = iter(groups), list[_Captures]()
-        for index, level in enumerate(self.levels):
-            if level is not None:
-                captures.append(tuple(itertools.islice(rest, len(level.wildcards))))
-                continue
-            parts = next(rest).split("/")
-            if len(self.levels) > 1:  # there is a slash before or after them
-                parts = parts[1:] if index else parts[:-1]
-            captures.append(tuple(parts))
-        return captures
+def _character(character: str) -> str:
+    return character if character.isalnum() else f"\\x{{{ord(character):x}}}"
 
 
-def _expression(levels: Sequence[_Level | None], group: str = "(") -> str:
-    """The glob as a regular expression for `re`, if `re` can match it without backtracking.
+def _plain(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
 
-    ``""`` if a level has two stars or the glob has two ``**``: `re` would try every position of one
-    with every position of the other. ``group`` begins the group of a wildcard.
-    """
-    if levels.count(None) > 1 or any(level and level.tests.count(None) > 1 for level in levels):
-        return ""
-    if len(levels) == 1 and levels[0] is None:
-        return f"{group}.*)"
-    text = ""
-    for index, level in enumerate(levels):
-        if level is None:
-            text += group + (r"(?:/[^/]*)*)" if index else r"(?:[^/]*/)*)")
-        else:
-            between = "/" if index and levels[:index] != [None] else ""
-            text += between + "".join([_part(test, group) for test in level.tests])
+
+# --- regular expressions
+
+
+def _checked(text: str) -> str:
+    """An expression that RE2 reads, and reads as it is meant; else a ValueError."""
+    for found in _MISREAD.finditer(text):
+        if what := found[1]:
+            as_what, instead = ("a byte", ".") if what == r"\C" else ("text", f"{{0{what[1:]}")
+            where = f"at character {found.start() + 1} of {text!r}"
+            raise ValueError(f"RE2 reads {what!r} as {as_what}, {where}; write {instead!r}")
+    if said := _refusal(text):
+        what, _, part = said.partition(": ")
+        where = f"in {text!r}"
+        if part and part != text:
+            ends = [each.end() for each in re.finditer(re.escape(part), text)]
+            end = next((each for each in ends if _refusal(text[: each + 1]) == said), len(text))
+            what, where = said, f"at character {end - len(part) + 1} of {text!r}"
+        raise ValueError(f"{_PLAINLY.get(what, what)}, {where}; {_SYNTAX}")
+    names = _GROUP_NAME.findall(text)
+    if len(set(names)) < len(names):
+        raise ValueError(f"two groups have the same name, in {text!r}")
     return text
 
 
-def _part(test: re.Pattern[str] | str | None, group: str) -> str:
-    if test is None:
-        return f"{group}[^/]*)"
-    return re.escape(test) if isinstance(test, str) else f"{group}(?!/){test.pattern})"
+def _refusal(text: str) -> str:
+    """What RE2 says against an expression, ``""`` if it accepts it."""
+    try:
+        _compiled(text)
+    except re2.error as error:
+        return str(error.args[0].decode(errors="replace"))
+    return ""
 
 
-def _subtree(glob: _Glob) -> str:
-    """The path of a glob for all that is below one path; ``""`` for any other glob."""
-    *above, last = glob.levels
-    plain = all(level and not level.wildcards for level in above)
-    return glob.pattern.removesuffix("/**") if last is None and plain and above else ""
-
-
-class _GlobRename:
-    def __init__(self, stored: _Glob, live: _Glob) -> None:
-        if stored.wildcards != live.wildcards:
-            sides = [", ".join(glob.wildcards) or "none" for glob in (stored, live)]
+def _template(template: str, checkpoint: str, regex: Any) -> Iterator[str]:
+    """The parts of a format for the groups of a regular expression."""
+    names = {name.decode(): number for name, number in regex.groupindex.items()}
+    for text, number, name in re.findall(
+        r"([^\\]+|\\\\)|\\(?:([1-9]\d?)|g<(\w{1,99})>|)", template
+    ):
+        if "*" in text or "?" in text:
             raise ValueError(
-                "both sides must have the same wildcards in the same order; "
-                f"{stored.pattern!r} has {sides[0]}, {live.pattern!r} has {sides[1]}"
+                f"{template!r} has a wildcard, but the other side is a regular expression; "
+                r"write \1 for its first group"
             )
-        self._stored = stored
-        self._live = live
-        self._subtrees = _subtree(stored), _subtree(live)
-
-    def apply(self, stored_name: str) -> str | None:
-        if all(self._subtrees):
-            old, new = self._subtrees
-            below = stored_name[len(old) :]
-            return new + below if stored_name.startswith(old) and below[:1] in {"", "/"} else None
-        matched = self._stored.match(stored_name)
-        if matched is None:
-            return None
-        pairs = list(zip(self._stored.levels, matched, strict=True))
-        across = iter([captures for level, captures in pairs if level is None])
-        within = iter([text for level, captures in pairs if level for text in captures])
-        levels: list[str] = []
-        for level in self._live.levels:
-            levels.extend(next(across) if level is None else [level.fill(within)])
-        return "/".join(levels)
-
-
-class _RegexRename:
-    def __init__(self, stored: Regex, template: str) -> None:
-        self._stored = stored
-        self._parts: list[str | int] = []
-        for text, number, name in re.findall(
-            r"([^\\]+|\\\\)|\\(?:([1-9]\d?)|g<(\w{1,99})>|)", template
-        ):
-            if text:
-                if "*" in text or "?" in text:
-                    raise ValueError(
-                        f"{template!r} has a wildcard, but the other side is a regular expression; "
-                        r"write \1 for its first group"
-                    )
-                self._parts.append("\\" if text == "\\\\" else text)
-                continue
-            group = stored.names.get(
-                name, int(number or name) if (number or name).isdecimal() else -1
-            )
-            if not 0 <= group <= stored.groups:
-                raise ValueError(
-                    f"{template!r} refers to a group that 're:{stored.text}' does not have"
-                )
-            self._parts.append(group)
-
-    def apply(self, stored_name: str) -> str | None:
-        groups = self._stored.match(stored_name)
-        if groups is None:
-            return None
-        return "".join(part if isinstance(part, str) else groups[part] for part in self._parts)
+        group = names.get(name, int(number or name) if (number or name).isdecimal() else -1)
+        if not text and not 0 <= group <= regex.groups:
+            raise ValueError(f"{template!r} refers to a group that {checkpoint!r} does not have")
+        yield ("\\" if text == "\\\\" else _plain(text)) if text else f"{{{group}}}"

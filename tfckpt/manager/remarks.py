@@ -6,11 +6,11 @@ once, when it is first noticed, with the names that exist.
 
 from __future__ import annotations
 
-import difflib
 import math
 import os
 from typing import TYPE_CHECKING
 
+from tfckpt.core.similar import near_words, question
 from tfckpt.manager.retention import RUN_BEFORE, may_have, without_metric
 from tfckpt.stored.io.files import absolute
 
@@ -87,9 +87,8 @@ def idle(rule: Keep, saved: Sequence[SavedCheckpoint]) -> str:
             return reason
         if not names:
             return f"{reason}: save with `metrics={{{rule.monitor!r}: …}}`"
-        near = difflib.get_close_matches(rule.monitor, names, n=1)
-        meant = f"; did you mean {near[0]!r}?" if near else ""
-        return f"{reason}; the checkpoints have {_listed(names)}{meant}"
+        meant = question(near_words(rule.monitor, names))
+        return f"{reason}; the checkpoints have {_listed(names)}{meant and f'; {meant}'}"
     if rule.every_n_steps is not None and all(one.step is None for one in saved):
         return (
             "no checkpoint has a step, which `every_n_steps` requires: save an optimizer, or pass "

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 from pydantic import BeforeValidator, Discriminator, Tag
 
 from tfckpt.core.dtypes import holds, is_real
-from tfckpt.core.selectors import suggest
+from tfckpt.core.similar import did_you_mean, near_words, question
 from tfckpt.policy.adapt import (
     CAST_HINT,
     Adaptation,
@@ -34,7 +34,7 @@ from tfckpt.policy.adapt import (
     with_size,
 )
 from tfckpt.policy.fields import Expanded, Name, PathText, Text, fault
-from tfckpt.policy.messages import TAG, did_you_mean, show_value
+from tfckpt.policy.messages import TAG, show_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -182,8 +182,7 @@ def _checked_fill(
             CAST_HINT if to.shape == live.shape else "",
         )
     else:
-        near = suggest(fill, _INITIALIZERS)
-        hint = f"did you mean {near[0]!r}?" if near else "initialize takes the model's value"
+        hint = question(near_words(fill, _INITIALIZERS)) or "initialize takes the model's value"
         require(fill in known.initializers, f"Keras has no initializer {fill!r}", hint)
         wrong = f"an initializer makes floating-point numbers, not {to.dtype}"
         require(is_real(to.dtype), wrong)

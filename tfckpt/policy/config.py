@@ -8,7 +8,6 @@ checkpoints, which has none.
 
 from __future__ import annotations
 
-import difflib
 import os
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -22,7 +21,7 @@ from pydantic import (
     field_validator,
 )
 
-from tfckpt.core.nearby import numberless
+from tfckpt.core.similar import did_you_mean, nearly_same
 from tfckpt.policy.fields import (
     Expanded,
     FileName,
@@ -38,7 +37,7 @@ from tfckpt.policy.fields import (
     lacks,
 )
 from tfckpt.policy.manager import BY_A_METRIC, Manager
-from tfckpt.policy.messages import ABOVE, did_you_mean, show_value
+from tfckpt.policy.messages import ABOVE, show_value
 from tfckpt.policy.policy import Policy
 
 if TYPE_CHECKING:
@@ -354,7 +353,7 @@ def directory_mismatch(config: Config) -> str:
                 f"manager.checkpoint_name is {name!r}, but checkpoint_name of {key} {path!r} is "
                 f"{other!r}: the run does not restore what it saves"
             )
-        if _nearly_same(own, path):
+        if nearly_same(_absolute(own), _absolute(path)):
             return (
                 f"manager.directory {own!r} and {key} {path!r} are nearly the same: the run does "
                 "not restore what it saves"
@@ -388,16 +387,3 @@ def _absolute(path: str) -> str:
 def same_directory(path: str, other: str) -> bool:
     """Whether two paths are the same directory."""
     return _absolute(path) == _absolute(other)
-
-
-def _nearly_same(path: str, other: str) -> bool:
-    """Whether one component is misspelled or missing; other digits mean another run."""
-    ours, theirs = _absolute(path).split("/"), _absolute(other).split("/")
-    if ours[:-1] == theirs or theirs[:-1] == ours:
-        return True
-    pairs = [(a, b) for a, b in zip(ours, theirs, strict=False) if a != b]
-    if len(ours) != len(theirs) or len(pairs) != 1:
-        return False
-    ((a, b),) = pairs
-    close = difflib.SequenceMatcher(None, a, b).ratio() > _CLOSE
-    return close and numberless(a) != numberless(b)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
-from tfckpt.core.nearby import nearby
+from tfckpt.core.similar import near_paths, question
 from tfckpt.errors import PolicyError, Problem
 from tfckpt.policy.config import Config
 from tfckpt.policy.fields import Model
@@ -104,8 +104,7 @@ def _read(source: object, file: str = _MAPPING) -> tuple[Document, str]:
 def _unreadable(file: str, error: Exception) -> Problem:
     path, hint = os.path.abspath(file) if "\0" not in file else file, ""  # noqa: PTH100  text
     if isinstance(error, FileNotFoundError | NotADirectoryError):
-        if near := nearby(file, _names, _is_config):
-            hint = f"did you mean {' or '.join(map(repr, near))}?"
+        hint = question(near_paths(file, _names, _is_config))
         return Problem(f"there is no config file: {path} does not exist", hint=hint)
     if isinstance(error, IsADirectoryError):
         hint = f"to restore from it, write `restore: {{directory: {file}}}` in a config"

@@ -12,6 +12,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
+from tfckpt.core.similar import did_you_mean
 from tfckpt.policy.fields import (
     Count,
     FileName,
@@ -27,7 +28,7 @@ from tfckpt.policy.fields import (
     fault,
     lacks,
 )
-from tfckpt.policy.messages import ABOVE, did_you_mean, show_value
+from tfckpt.policy.messages import ABOVE, show_value
 
 # The first two cannot be caught. The others signal an error in the process itself, and Python's
 # handler never runs: the error repeats, or the process ends.

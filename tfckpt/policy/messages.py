@@ -8,17 +8,17 @@ that a misspelled key gets a suggestion from its own mapping.
 
 from __future__ import annotations
 
-import difflib
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_origin
 
 from pydantic import BaseModel, Tag
 from pydantic.json_schema import SkipJsonSchema
 
+from tfckpt.core.similar import did_you_mean, near_words
 from tfckpt.errors import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from pydantic import ValidationError
     from pydantic.fields import FieldInfo
@@ -96,19 +96,6 @@ def show_value(value: Any) -> str:
     return f"the number {value}" if isinstance(value, int | float) else f"{short(repr(value))}"
 
 
-def did_you_mean(word: str, valid: Iterable[str]) -> str:
-    """A hint: the nearest valid word, or all of them.
-
-    >>> did_you_mean("inclde", ["include", "exclude"])
-    'did you mean `include`?'
-    """
-    words = sorted(valid)
-    near = difflib.get_close_matches(word[:100], words, n=1)
-    if near:
-        return f"did you mean `{near[0]}`?"
-    return f"use one of {', '.join(f'`{each}`' for each in words)}" if words else ""
-
-
 def problems_of(error: ValidationError, model: type[BaseModel]) -> Iterator[ConfigFault]:
     """Every error that pydantic found in a value of ``model``."""
     for detail in error.errors(include_url=False):
@@ -155,7 +142,7 @@ def _how_to_write(kind: str, expected: str, value: Any, model: type[BaseModel] |
         return "write text that looks like a number or boolean in quotes"
     if kind == "literal_error" and isinstance(value, str):
         words = [word.strip("'") for word in expected.replace(" or ", ", ").split(", ")]
-        near = difflib.get_close_matches(value[:100], words, n=1)
+        near = near_words(value, words)
         where = "variables are filled in only in paths, names and other text of your own"
         return where if "${" in value else f"did you mean `{near[0]}`?" if near else ""
     if kind == "model_type" and model and (form := _form(model, value)):

@@ -249,7 +249,7 @@ def _nested(value: Any, change: Any) -> Any:
 
 def _data(checkpoint: StoredCheckpoint, selector: str) -> Iterator[tuple[Entry, np.ndarray | None]]:
     """The values that a selector matches; None for one that is not a tensor."""
-    from tfckpt.core.selectors import Selector, suggest  # imports regular expressions
+    from tfckpt.core.selectors import Selector  # imports regular expressions
 
     try:
         pattern = Selector(selector)
@@ -258,8 +258,9 @@ def _data(checkpoint: StoredCheckpoint, selector: str) -> Iterator[tuple[Entry, 
     every = checkpoint.inventory.entries.values()
     entries = ordered(entry for entry in every if pattern.matches(entry.name))
     if not entries:
-        close = suggest(selector, [entry.name for entry in every])
-        hint = f"; similar names: {', '.join(close)}" if close else ""
-        raise UsageError(f"--name {selector!r} matches no value{hint}")
+        from tfckpt.core.similar import near_selectors, question
+
+        hint = question(near_selectors(selector, [entry.name for entry in every]))
+        raise UsageError(f"--name {selector!r} matches no value{hint and f'; {hint}'}")
     for entry in entries:
         yield entry, None if entry.shape is None else checkpoint.values.read(entry.key)

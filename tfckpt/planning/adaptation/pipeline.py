@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from tfckpt.core.inventory import Role
 from tfckpt.core.selectors import Selector
+from tfckpt.core.similar import near_selectors, question
 from tfckpt.errors import Problem
 from tfckpt.planning.adaptation.change import Change
-from tfckpt.planning.matching.rules import canonical, did_you_mean
+from tfckpt.planning.matching.rules import canonical
 from tfckpt.policy.adapt import (
     SIZES_HINT,
     Impossible,
@@ -91,7 +92,7 @@ class Adaptations:
                 continue
             text = selector.pattern
             message = f"adapt: {text!r} matches nothing"
-            hint = canonical(selector.matches, also) or did_you_mean(text, names)
+            hint = canonical(selector.matches, also) or question(near_selectors(text, names))
             yield Problem(message, *self._policy.where("adapt", index), hint)
 
     def _check_slot(self, route: Route, live: Entry, own: Sequence[Adapt]) -> None:

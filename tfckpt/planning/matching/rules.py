@@ -12,33 +12,27 @@ first matching ``rename`` rule applies.
 from __future__ import annotations
 
 import dataclasses
-import re
 from bisect import bisect_left
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.core.inventory import Role
-from tfckpt.core.selectors import REGEX, Selector, any_match, compile_rename, suggest
+from tfckpt.core.selectors import REGEX, Selector, compile_rename
+from tfckpt.core.similar import near_selectors, question
 from tfckpt.errors import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from tfckpt.core.inventory import Inventory
     from tfckpt.policy import Policy
 
     Aliases = Mapping[str, str]
-    from collections.abc import Sequence
-
-    from tfckpt.core import selectors
 
 _EVERYTHING = ("**",)
-_SHOWN = 3
 _BELOW = "/**"
 _WILDCARDS = frozenset("*?[")
-_TELLING = 2  # a variable's name alone is too common
-_NUMBER_OF_OUTPUT = re.compile(r":[0-9]{1,9}\Z")  # `kernel:0`, a tensor name in TensorFlow
 NO_ALIASES: Aliases = MappingProxyType({})
 
 
@@ -64,10 +58,6 @@ class Rules:
     def _selectors(self) -> list[Selector]:
         return [Selector(text) for text in self._texts]
 
-    @cached_property
-    def _may_match(self) -> Callable[[str], object]:
-        return any_match(self._texts)
-
     def __len__(self) -> int:
         return len(self._texts)
 
@@ -75,8 +65,6 @@ class Rules:
         """The first selector that matches, as written in the policy."""
         if self.everything:
             return self._texts[0]
-        if not self._may_match(name):
-            return None
         for index, selector in enumerate(self._selectors):
             if selector.matches(name):
                 self._used[index] = True
@@ -104,7 +92,7 @@ class Rules:
                 line, column = self._policy.where(self._field, index)
                 text = self._texts[index]
                 message = f"{self._field}: {text!r} matches nothing"
-                hint = canonical(selector.matches, also) or did_you_mean(text, names)
+                hint = canonical(selector.matches, also) or question(near_selectors(text, names))
                 yield Problem(message, line, column, hint)
 
     def unmet(
@@ -118,7 +106,7 @@ class Rules:
             text = self._texts[index]
             if (other := next((name for name in names if selector.matches(name)), None)) is None:
                 message = f"{self._field}: {text!r} matches nothing"
-                hint = canonical(selector.matches, also) or did_you_mean(text, names)
+                hint = canonical(selector.matches, also) or question(near_selectors(text, names))
             else:
                 message = f"{self._field}: {text!r} expects a difference, but {other!r} is {what}"
                 hint = "remove the rule if the difference is gone for good"
@@ -153,26 +141,6 @@ def canonical(matches: Callable[[str], object], also: Aliases) -> str:
     return f"{alias!r} is another name of {also[alias]!r}: selectors match only the latter"
 
 
-def did_you_mean(pattern: str, names: Collection[str]) -> str:
-    """Suggest names for a selector that matched nothing; ``""`` for none.
-
-    First its end below another parent, in case it begins with the model's own name; else names with
-    a similar spelling or the same last component.
-
-    >>> did_you_mean("sequential/head/kernel:0", ["model/body/kernel", "model/head/kernel"])
-    "did you mean 'model/head/kernel'?"
-    """
-    near = [] if pattern.startswith(REGEX) else _below_a_parent(pattern, names)
-    if not near:
-        near = list(suggest(pattern, names))
-        if pattern.endswith(_BELOW):  # what was meant is as wide as what was written
-            near = [_as_deep(name, pattern) for name in near]
-        last = pattern.rpartition("/")[2]
-        near.extend(name for name in names if name.rpartition("/")[2] == last)
-    shown = list(dict.fromkeys(near))[:_SHOWN]
-    return f"did you mean {' or '.join(map(repr, shown))}?" if shown else ""
-
-
 def by_role(policy: Policy) -> tuple[dict[Role, str], dict[Role, str]]:
     """Role → reason, for roles that the policy resets and those whose live values it keeps."""
     rules, reset, kept = policy.optimizer, {}, {}
@@ -187,38 +155,6 @@ def by_role(policy: Policy) -> tuple[dict[Role, str], dict[Role, str]]:
     if "iterator" not in policy.training_state:
         kept[Role.ITERATOR] = "training_state does not list iterator"
     return reset, kept
-
-
-def _as_deep(name: str, pattern: str) -> str:
-    """The selector for all that is below the same level.
-
-    >>> _as_deep("model/head/kernel", "model/hed/**")
-    'model/head/**'
-    """
-    levels = name.split("/")[:-1][: pattern.count("/")]
-    return "/".join(levels) + _BELOW
-
-
-def _below_a_parent(pattern: str, names: Collection[str]) -> list[str]:
-    """The longest end of a pattern that matches below other parents, with these parents."""
-    levels = _NUMBER_OF_OUTPUT.sub("", pattern).split("/")
-    for start in range(len(levels)):
-        tail = levels[start:]
-        if start and len(tail) < _TELLING:
-            break
-        for end in (tail, [*tail, "**"]):
-            selector = Selector("/".join(end))
-            parents = {
-                tuple(parts[:at])
-                for parts in (name.split("/") for name in names)
-                for at in range(len(parts) - len(end) + 1)
-                if selector.matches("/".join(parts[at:]))
-            }
-            nearest = min(map(len, parents), default=0)
-            if parents and any(map(str.isidentifier, end)):
-                nearest_parents = sorted(parent for parent in parents if len(parent) == nearest)
-                return ["/".join((*parent, *end)) for parent in nearest_parents]
-    return []
 
 
 class Moved(NamedTuple):
@@ -242,7 +178,7 @@ class _Rule:
     field: str
     index: int
     checkpoint: str
-    pairs: tuple[selectors.CompiledRename, ...]
+    pairs: tuple[Callable[[str], str | None], ...]
     words: str
     part: int = 0
     used: bool = False
@@ -253,7 +189,7 @@ class _Rule:
 
     def apply(self, name: str) -> tuple[str, ...]:
         """The new names; empty if the rule does not match."""
-        results = [pair.apply(name) for pair in self.pairs]
+        results = [pair(name) for pair in self.pairs]
         return tuple([target for target in results if target is not None])
 
 
@@ -293,8 +229,6 @@ class Renames:
 
     def apply(self, name: str) -> tuple[Moved, ...]:
         """The results of all matching ``adapt`` rules, else of the first ``rename`` rule."""
-        if not self._may_match(name):
-            return ()
         moves: list[Moved] = []
         for rule in self._rules:
             if moves and rule.field == "rename":
@@ -303,10 +237,6 @@ class Renames:
                 rule.used = True
                 moves.append(Moved(targets, rule.words, rule.adapt, rule.part))
         return tuple(moves)
-
-    @cached_property
-    def _may_match(self) -> Callable[[str], object]:
-        return any_match([rule.checkpoint for rule in self._rules])
 
     @property
     def idle(self) -> bool:
@@ -359,7 +289,7 @@ class Renames:
             text = rule.checkpoint
             if (taken := next(filter(rule.apply, names), None)) is None:
                 message = f"{rule.field}: {text!r} matches nothing in the checkpoint"
-                hint = canonical(rule.apply, also) or did_you_mean(text, names)
+                hint = canonical(rule.apply, also) or question(near_selectors(text, names))
             else:
                 verb = "renames" if rule.field == "rename" else "takes"
                 message = f"{rule.field}: {text!r} {verb} nothing"

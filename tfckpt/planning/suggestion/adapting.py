@@ -33,7 +33,7 @@ _AXES = {
 }
 # What libraries of either order call a kernel; those that say `kernel` have Keras's.
 _EITHER_WAY = "weight"
-_DIGITS = re.compile(r"\d+")
+_DIGITS = re.compile("[0-9]+")
 
 
 class Adapting(NamedTuple):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tfckpt.core.selectors import MAX_PATTERN, REGEX, compile_rename
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     Rule = tuple[str, str]
 
@@ -58,27 +58,13 @@ def rename_rules(
         work += len(rest) * (1 if _is_scope(rule) else _SLOW)
         if work > _MOST_WORK:
             return None
-        apply = _applying(rule)
+        apply = compile_rename(*rule)
         moved = {old: target for old in rest if (target := apply(old)) is not None}
         if all(_is_right(old, new, pairs, targets) for old, new in moved.items()):
             rules.append(rule)
             rest -= moved.keys()
             missing = {old: new for old, new in missing.items() if old not in moved}
     return None if missing else rules
-
-
-def _applying(rule: Rule) -> Callable[[str], str | None]:
-    """As the rule is applied in a restore; by Python's own ``re``, which is faster.
-
-    The expressions of this module have one way to match a name, so none of them can backtrack.
-    """
-    if _is_scope(rule):
-        old, new = (side.removesuffix("**") for side in rule)
-        return lambda name: new + name[len(old) :] if name.startswith(old) else None
-    if not rule[0].startswith(REGEX):
-        return compile_rename(*rule).apply
-    match, target = re.compile(rule[0].removeprefix(REGEX), re.DOTALL).fullmatch, rule[1]
-    return lambda name: found.expand(target) if (found := match(name)) else None
 
 
 def _is_scope(rule: Rule) -> bool:
@@ -123,12 +109,12 @@ def _inside(old: list[str], new: list[str]) -> Iterator[Rule]:
 
 def numbered(old: str, new: str, rest: str) -> Iterator[Rule]:
     r"""With ``(\d+)`` in place of the numbers of both names; ``rest`` is a group that follows."""
-    numbers = [re.findall(r"\d+", name) for name in (old, new)]
+    numbers = [re.findall("[0-9]+", name) for name in (old, new)]
     if not numbers[0] or numbers[0] != numbers[1] or len(numbers[0]) > _MOST_LEVELS:
         return
     counted = iter(range(1, _MOST_LEVELS + 2))
-    pattern = re.sub(r"\d+", r"(\\d+)", _ESCAPED.sub(r"\\\1", old))
-    target = re.sub(r"\d+", lambda _: rf"\g<{next(counted)}>", new)
+    pattern = re.sub("[0-9]+", r"(\\d+)", _ESCAPED.sub(r"\\\1", old))
+    target = re.sub("[0-9]+", lambda _: rf"\g<{next(counted)}>", new)
     target = re.sub(r"\\g<(\d+)>(?!\d)", r"\\\1", target)
     yield f"{REGEX}{pattern}{rest}", f"{target}\\{next(counted)}" if rest else target
 

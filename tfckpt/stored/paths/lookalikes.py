@@ -17,7 +17,7 @@ import shlex
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfckpt.core.nearby import nearby
+from tfckpt.core.similar import near_paths, question
 from tfckpt.core.text import FOLD, listed
 from tfckpt.errors import CheckpointError
 from tfckpt.stored.io.files import absolute, content, join
@@ -136,11 +136,9 @@ class Findings:
     @property
     def meant(self) -> str:
         """A question that names similar paths; "" without any."""
-        if not self.near:
-            return ""
-        _, held = self.near[0]
-        question = f"did you mean {' or '.join(repr(path) for path, _ in self.near)}?"
-        return f"{question} It holds {held}." if held else question
+        asked = question(path for path, _ in self.near)
+        held = self.near[0][1] if self.near else ""
+        return f"{asked} It holds {held}." if held else asked
 
 
 def look(path: str, files: Files) -> Findings:
@@ -155,7 +153,7 @@ def look(path: str, files: Files) -> Findings:
         known_path for other in others for known_path in (other.path, os.path.split(other.path)[0])
     }
     try:
-        near = nearby(
+        near = near_paths(
             path,
             lambda name: list(_names(name or ".", files) or ()),
             lambda name: bool(_at(name, files)),

@@ -141,11 +141,10 @@ def _similar(directory: str, name: str, beside: list[str]) -> str:
     prefixes = _prefixes(beside)
     stem = re.sub(r"[0-9]+$", "", name)
     same = [other for other in prefixes if re.sub(r"[0-9]+$", "", other) == stem]
-    import difflib
-
+    from tfckpt.core.similar import near_words
     from tfckpt.stored.paths.lookalikes import shown
 
-    close = same or difflib.get_close_matches(name, prefixes, _SHOWN) or prefixes
+    close = same or near_words(name, prefixes, _SHOWN) or prefixes
     return f"{directory or '.'!r} contains {shown(close)}." if close else ""
 
 
