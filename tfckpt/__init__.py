@@ -138,8 +138,7 @@ _OTHER_LIBRARIES = {"load": ["restore"], "save": ["Checkpoint"]}
 def _unknown(name: str) -> str:
     from tfckpt.core.similar import near_words, question
 
-    other = _OTHER_LIBRARIES.get(name.partition("_")[0], [])
-    meant = question(near_words(name, __all__) or other)
+    meant = question(near_words(name, __all__) or _OTHER_LIBRARIES.get(name.partition("_")[0], ()))
     return f"module {__name__!r} has no attribute {name!r}{meant and f'; {meant}'}"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import threading
 from typing import Any
 
@@ -59,15 +58,6 @@ def test_of_two_threads_the_one_that_came_first_turns_it_on() -> None:
         end.set()
         thread.join(60)
     assert gc.isenabled()
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no such children")
-def test_it_is_on_in_a_child_that_is_forked_meanwhile() -> None:
-    with gc_paused():
-        child = os.fork()
-        if not child:
-            os._exit(0 if gc.isenabled() else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 @pytest.mark.parametrize("little", [1 << 20, 100])
