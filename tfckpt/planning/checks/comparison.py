@@ -3,7 +3,7 @@
 Shapes must be equal; ``(1,)`` and ``()`` are different, as in TensorFlow. Dtypes must be equal, or
 the policy must allow the cast; strings, bools and numbers are never converted into each other, nor
 complex numbers into real ones. A seed takes a wider integer as it is: Keras stored uint32, and
-stores int64 now. Finally `matching.ambiguity` and `matching.optimizers` check whether
+stores int64 now. Finally `matching.layers` and `matching.optimizers` check whether
 the values really are the same, although their names match.
 
 An iterator's position is only valid for the dataset that it was saved with. A lookup layer creates

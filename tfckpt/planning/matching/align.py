@@ -218,7 +218,7 @@ def _named_since(a: Layer, b: Layer, firm: Names) -> bool:
 
 def _renamed(old: Container, pairs: Pairs, firm: Names) -> Why:
     """Layers that have one name in the checkpoint and another one, or none, in the model."""
-    was = {a.own: f"{a.path}" for a in old.layers}
+    was = {a.own: a.path for a in old.layers}
     now = {b.own: b.path for _, b in pairs}
     found: Why = {}
     for a, b in pairs:
@@ -245,6 +245,7 @@ def _in_attributes(old: Container, new: Container, pairs: Pairs) -> Why:
     names on both sides, and were created in the same order.
     """
     counts = [Counter((x.cls, x.shapes) for x in held.layers) for held in (old, new)]
+    of_class = [Counter(x.cls for x in held.layers) for held in (old, new)]
     classes: dict[str, list[tuple[Layer, Layer]]] = {}
     was, now = {x.own for x in old.layers}, {x.own for x in new.layers}
     found = {
@@ -259,7 +260,7 @@ def _in_attributes(old: Container, new: Container, pairs: Pairs) -> Why:
     for cls, same in classes.items():
         sides = [sorted((x.created, x.place) for x in side) for side in zip(*same, strict=True)]
         ranks = [[place for _, place in side] for side in sides]
-        many = max(sum(x.cls == cls for x in held.layers) for held in (old, new))
+        many = max(count[cls] for count in of_class)
         if ranks[0] == ranks[1] and many == len(same) and min(sides[0][0], sides[1][0])[0] >= 0:
             continue
         for a, b in same:

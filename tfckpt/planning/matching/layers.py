@@ -130,10 +130,8 @@ class Layers:
         maps the layer itself, even to its own name, decides.
         """
         layers = layers or (stored.rpartition("/")[0], live.rpartition("/")[0])
-        if (
-            self._sides[1].containers.get(layers[1], _EMPTY).kind == LIST
-        ):  # a variable stands there as a layer
-            layers = stored, live
+        if self._sides[1].containers.get(layers[1], _EMPTY).kind == LIST:
+            layers = stored, live  # a variable stands there as a layer
         if layers not in self._ambiguities:
             self._ambiguities[layers] = self._ambiguity_of(*layers)
         return self._ambiguities[layers]
@@ -242,15 +240,14 @@ class Layers:
             n[len(start) :].partition("/")[0] for n in inventory.entries if n.startswith(start)
         }
         held = below - {layer.place for layer in old.layers}
-        found = []
-        for path in self._sides[1].listings.get(live, ()):
-            above, _, place = path.rpartition("/")
-            if path[len(live) + 1 :].partition("/")[0] not in held:
-                layers = self._sides[1].containers.get(above, _EMPTY).layers
-                layer = next((x for x in layers if x.place == place), Layer(place))
-                shapes = self._shapes[True].get(path, ())
-                found.append(layer._replace(path=path, shapes=shapes))
-        return tuple(found)
+        paths = [
+            path
+            for path in self._sides[1].listings.get(live, ())
+            if path[len(live) + 1 :].partition("/")[0] not in held
+        ]
+        above = {path.rpartition("/")[0] for path in paths}
+        known = {x.path: x for each in above for x in self._container(each, live=True).layers}
+        return tuple(known[path] for path in paths if path in known)
 
     # Names that are held somewhere else
 
@@ -278,9 +275,10 @@ class Layers:
         for names, side in zip(found, self._sides, strict=True):
             for path, held in side.containers.items():
                 for layer in held.layers:
-                    if layer.cls != VARIABLE:
+                    if layer.own and layer.cls != VARIABLE:
                         names[f"{path}/{layer.place}"] = layer.own
-                        given |= {layer.own} if layer.given else set()
+                        if layer.given:
+                            given.add(layer.own)
         for names in found:
             for path in [path for path, own in names.items() if own not in given]:
                 del names[path]
