@@ -148,7 +148,7 @@ def test_a_run_that_counts_its_saves_asks_for_no_counter(saved: Any, flavour: An
     run = tfckpt.from_config({"version": 1, "restore": {"path": path}}, build(flavour, "body", 5))
     with pytest.raises(tfckpt.RefusedError) as refused:
         run.restore()
-    assert refused.value.suggestion.model_fields_set == {"exclude"}
+    assert refused.value.suggestion.model_fields_set - {"name"} == {"exclude"}
     assert str(refused.value).splitlines()[-1].strip() == 'exclude: ["model/head/**"]'
 
 

@@ -44,7 +44,7 @@ MISTAKES = {
     ),
     "28 best without mode": (
         "version: 1\nmanager: {directory: runs/digits, keep: [{best: 1, monitor: val_loss}]}\n",
-        ["`best` needs `mode`", "monitor: val_loss, mode: min"],
+        ["needs `mode`", "monitor: val_loss, mode: min"],
     ),
     "29 ignore for a mismatch": (
         "version: 1\nrestore: {directory: d, policy: {on_shape_mismatch: ignore}}\n",

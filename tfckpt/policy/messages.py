@@ -151,7 +151,8 @@ def _how_to_write(kind: str, expected: str, value: Any, model: type[BaseModel] |
         keys = ", ".join(f"`{key}`" for key in sorted(keys_of(model)))
         return f"write a list of mappings with the keys {keys}"
     if kind == "tuple_type" and value and isinstance(value, str | int | float | dict):
-        return f"write a list: {_flow([value])}"
+        unlike = model and isinstance(value, dict) and not {*value} & {*keys_of(model)}
+        return f"write a list: {f'[{_form(model, value)}]' if model and unlike else _flow([value])}"
     return ""
 
 

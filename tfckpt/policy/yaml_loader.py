@@ -75,8 +75,8 @@ _SYNTAX = (  # words of PyYAML's errors → what is wrong, what to do
     ),
 )
 _OTHERWISE = (
-    "check that keys of one mapping, or items of one list, begin in the same column, that each key "
-    "has a colon and a space after it, and that text with any of []{}*&!|>%@`#,: is in quotes"
+    "check the indentation: keys of one mapping, or items of one list, begin in the same column; "
+    "each key has a colon and a space after it; text with any of []{}*&!|>%@`#,: is in quotes"
 )
 
 

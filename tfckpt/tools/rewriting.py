@@ -309,7 +309,7 @@ def _to_weights(
         # Further values in the checkpoint, and missing ones of an optimizer, are not errors.
         policy = Policy(name="convert", api="read", on_unexpected="ignore")
         plan = plan_restore(_restoring(prefix, policy), **objects)
-        absent = [step.name for step in plan.errors if _lacks_optimizer(step)]
+        absent = [step.name for step in plan.steps if _lacks_optimizer(step)]
         policy = policy.model_copy(update={"expect_missing": tuple(map(exactly, absent))})
     report = restore(_restoring(prefix, policy), **objects)
     with new_file_by_name(target, WEIGHTS) as path:

@@ -96,7 +96,8 @@ class Unmatched:
             error = Severity.ERROR, ambiguity, hint
             return Step(Status.SUSPECT, live.name, "", live, None, *error)
         expected = self._expect_missing.every(live.name) is not None
-        known = expected or live.name in moved or self.seeds.ambiguity(live)
+        said = live.name in moved or live.name in self._stored.left_out
+        known = expected or said or self.seeds.ambiguity(live)
         if not known and (left := self._one_sided.missing(live, rival=rival)):
             return Step(Status.MISSING, live.name, "", live, None, Severity.NOTE, left)
         reason, hint = self._why_missing(live, moved)
