@@ -8,7 +8,7 @@ import keras
 
 import tfckpt
 from benchmarks.measure import Row, Settings, clock, medians, rows_in_child
-from tfckpt.core.inventory import Entry, Inventory, Layer, Role
+from tfckpt.core.inventory import SEQUENCE, Container, Entry, Inventory, Layer, Role
 from tfckpt.planning.planner import make_plan
 from tfckpt.policy import Policy
 
@@ -59,7 +59,7 @@ def inventory(values: int, model: str = "model") -> Inventory:
     entries = {}
     layers = []
     for index in range(values // 6):
-        layers.append(Layer(f"block_{index}"))
+        layers.append(Layer(f"block_{index}", own=f"block_{index}", given=True, cls="dense"))
         for variable, shape in (("kernel", (64, 64)), ("bias", (64,))):
             name = f"{model}/block_{index}/{variable}"
             weight = Entry(name, Role.WEIGHT, "float32", shape, 4 * 64 * len(shape))
@@ -69,7 +69,8 @@ def inventory(values: int, model: str = "model") -> Inventory:
                 entries[name] = Entry(
                     name, Role.SLOT, "float32", shape, weight.nbytes, slot=slot, of=weight.name
                 )
-    return Inventory("bench", entries, {model: tuple(layers)}, optimizers={"optimizer": "adam"})
+    containers = {model: Container(SEQUENCE, tuple(layers))}
+    return Inventory("bench", entries, containers, optimizers={"optimizer": "adam"})
 
 
 def _planned(number: int, settings: Settings) -> list[Row]:

@@ -102,7 +102,8 @@ def traced() -> dict[str, Trace]:
         with ways[name].running():
             way()
 
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as alone:
+        folder = f"{alone}/home/models/digits"  # a missing path is compared with what is near
         saved = model()
         saved.train_on_batch(x, y)
         path = tfckpt.Checkpoint(model=saved).save(f"{folder}/once/ckpt")

@@ -114,7 +114,7 @@ def test_several_optimizers_are_in_one_line(flavour, tmp_path, warnings) -> None
 
 
 @pytest.mark.parametrize("saved", [True, False], ids=["schedule saved", "rate saved"])
-def test_a_schedule_against_a_rate_is_refused_with_the_key(flavour, tmp_path, saved) -> None:
+def test_a_schedule_against_a_rate_is_left_and_said(flavour, tmp_path, saved, warnings) -> None:
     def build(schedule: bool) -> Any:
         rate: Any = 0.05
         if schedule:
@@ -125,15 +125,23 @@ def test_a_schedule_against_a_rate_is_refused_with_the_key(flavour, tmp_path, sa
         return model
 
     path = tfckpt.Checkpoint(model=build(saved)).save(str(tmp_path / "ckpt"))
-    config: dict[str, Any] = {"version": 1, "restore": {"path": path}}
     model = build(not saved)
+    report = tfckpt.restore(path, model=model)
+    assert report.plan.ok
+    rate = model.optimizer.learning_rate
+    assert float(rate) == pytest.approx(0.05 if saved else 0.1)
+    side = "the model, which keeps it" if saved else "the checkpoint, where it stays"
+    assert any(f"only in {side}: optimizer/learning_rate" in line for line in warnings())
+
+    policy: dict[str, Any] = {"on_missing": "error", "on_unexpected": "error"}
+    config: dict[str, Any] = {"version": 1, "restore": {"path": path, "policy": policy}}
     with pytest.raises(tfckpt.RefusedError) as refused:
         tfckpt.restore(config, model=model)
     rates = [step for step in refused.value.plan.errors if "learning_rate" in step.entry.name]
     assert len(rates) == len(refused.value.plan.errors) > 0
     hint = "optimizer: {hyperparameters: config} keeps the value from your code, or its schedule"
     assert {step.hint for step in rates} == {hint}
-    config["restore"]["policy"] = {"optimizer": {"hyperparameters": "config"}}
+    policy["optimizer"] = {"hyperparameters": "config"}
     assert tfckpt.restore(config, model=model).plan.ok
 
 

@@ -376,7 +376,7 @@ def _row(
         place,
         own,
         auto,
-        node.given if node.given is not None else None if auto or not own else True,
+        node.given if node.given is not None or auto or not own else True,
         node.base or node.cls,
         name_number(own) if auto else -1,
         *(wires or {}).get(id(node), ("", "")),

@@ -70,7 +70,7 @@ def wires(graph: Graph, nodes: Mapping[Any, Node]) -> dict[int, Wires]:
     return {id(nodes[key]): Wires(digest(fed[key]), digest(sorted(feeds[key]))) for key in fed}
 
 
-def on_branches(graph: Graph, groups: Iterable[Collection[Hashable]]) -> set[Hashable]:
+def on_branches(graph: Graph, groups: Iterable[Collection[Any]]) -> set[Any]:
     """The layers that neither feed nor are fed by another one of their group.
 
     >>> a, b, c = (Tensor(name, 0, 0) for name in "abc")
@@ -82,15 +82,15 @@ def on_branches(graph: Graph, groups: Iterable[Collection[Hashable]]) -> set[Has
     calls = _calls(graph)
     at = {tensor: index for index, (outputs, _) in enumerate(calls) for tensor in outputs}
     above = [0] * len(calls)  # the bits of the calls that a call depends on
-    own: dict[Hashable, int] = {}
-    needed: dict[Hashable, int] = {}
+    own: dict[Any, int] = {}
+    needed: dict[Any, int] = {}
     for index, (outputs, call) in enumerate(calls):
         for each in (at[tensor] for tensor in call.inputs if tensor in at):
             above[index] |= above[each] | 1 << each
         layer = outputs[0].layer
         own[layer] = own.get(layer, 0) | 1 << index
         needed[layer] = needed.get(layer, 0) | above[index]
-    found: set[Hashable] = set()
+    found: set[Any] = set()
     for group in groups:
         layers = sorted(own.keys() & set(group), key=own.__getitem__)
         before = unrelated = 0

@@ -36,8 +36,8 @@ from tfckpt.policy.fields import (
     fault,
     lacks,
 )
-from tfckpt.policy.manager import BY_A_METRIC, Manager
-from tfckpt.policy.messages import ABOVE, show_value
+from tfckpt.policy.manager import BY_A_METRIC, MONITOR_AND_MODE, Manager
+from tfckpt.policy.messages import show_value
 from tfckpt.policy.policy import Policy
 
 if TYPE_CHECKING:
@@ -159,14 +159,7 @@ class Source(Model):
             "add `select: best`, or remove `{key}`",
         ),
         GoesWith("mode", "monitor", lacks, "`mode` needs `monitor`", BY_A_METRIC),
-        GoesWith(
-            "mode",
-            "monitor",
-            lambda mode, monitor: monitor is not None and mode is None,
-            "`monitor` needs `mode`",
-            BY_A_METRIC,
-            f"{ABOVE}monitor",
-        ),
+        MONITOR_AND_MODE,
         GoesWith(
             "policy",
             "all_of",

@@ -56,6 +56,11 @@ def lacks(value: Any, other: Any) -> bool:
     return bool(value) and not other
 
 
+def missing(value: Any, other: Any) -> bool:
+    """Whether a key is not given, and another one that needs it is."""
+    return other is not None and value is None
+
+
 def beside(value: Any, other: Any) -> bool:
     """Whether two keys are given of which one is too many."""
     return value not in (None, ()) and other is not None

@@ -27,6 +27,7 @@ from tfckpt.policy.fields import (
     beside,
     fault,
     lacks,
+    missing,
 )
 from tfckpt.policy.messages import ABOVE, show_value
 
@@ -91,6 +92,14 @@ BY_A_METRIC = (
     "e.g. {best: 2, monitor: val_loss, mode: min}: `mode` is min if lower is better, max if higher "
     "is better"
 )
+MONITOR_AND_MODE = GoesWith(
+    "mode",
+    "monitor",
+    missing,
+    "`monitor` needs `mode`",
+    BY_A_METRIC,
+    f"{ABOVE}monitor",
+)
 
 
 class Keep(Model):
@@ -134,19 +143,12 @@ class Keep(Model):
         GoesWith(
             "monitor",
             "best",
-            lambda monitor, best: best is not None and monitor is None,
+            missing,
             "`best` needs `monitor` and `mode`",
             BY_A_METRIC,
             ABOVE,
         ),
-        GoesWith(
-            "mode",
-            "monitor",
-            lambda mode, monitor: monitor is not None and mode is None,
-            "`monitor` needs `mode`",
-            BY_A_METRIC,
-            f"{ABOVE}monitor",
-        ),
+        MONITOR_AND_MODE,
         GoesWith("monitor mode", "best", lacks, "`{key}` goes with `best`", "remove `{key}`"),
     )
 

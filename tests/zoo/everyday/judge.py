@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import ast
-import contextlib
-import logging
 import re
 import textwrap
-import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,6 +15,7 @@ import tfckpt
 from zoo.everyday.programs import AVERAGES, fill
 from zoo.everyday.writers import by_tfckpt, restore
 from zoo.pairs.build import start_anew
+from zoo.pairs.verdicts import listening
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -90,7 +88,7 @@ class _Judged:
         return {name: variable.numpy() for name, variable in variables.items()}
 
     def of(self, path: str) -> Measured:
-        with _listening() as said:
+        with listening() as said:
             try:
                 report = self._row.call(self._new, path, None)
             except tfckpt.TfckptError as error:
@@ -106,7 +104,7 @@ class _Judged:
         policy = _shown(str(error))
         if policy is None:
             return Measured(REFUSED, str(error))
-        with _listening() as said:
+        with listening() as said:
             try:
                 report = self._row.call(self._new, path, policy)
             except Exception as again:
@@ -184,23 +182,3 @@ def _of(optimizer: str, values: Values) -> Values:
 def _kinds(values: Values) -> set[str]:
     """The lists of an optimizer, and its other values without its rate."""
     return {what.partition("/")[0] for what in values} - {"rate"}
-
-
-@contextlib.contextmanager
-def _listening() -> Iterator[list[str]]:
-    """What is said meanwhile, by a warning or in a log."""
-    said: list[str] = []
-
-    class Ear(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            said.append(record.getMessage())
-
-    ear, logger = Ear(logging.WARNING), logging.getLogger("absl")
-    logger.addHandler(ear)
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            yield said
-        said += [str(each.message) for each in caught]
-    finally:
-        logger.removeHandler(ear)

@@ -122,7 +122,7 @@ class Objects:
         if item.op == "sequential":
             return item.inside
         ordered = _keras_order(self._graphs[item.uid], {each.uid for each in item.inside})
-        return [self._items[int(str(uid))] for uid in ordered]
+        return [self._items[uid] for uid in ordered]
 
     def holds_weights(self, item: Item) -> bool:
         return names.holds_weights(self._nodes[item.uid])
@@ -182,7 +182,7 @@ class Objects:
             if shapes := _shapes(each):
                 alike.setdefault((each.base or each.cls, shapes), []).append(uid)
         for uid in on_branches(self._graphs[item.uid], alike.values()):
-            self._nodes[int(str(uid))].beside = True
+            self._nodes[uid].beside = True
 
     def _given_names(self, counts: Counter[str]) -> set[int]:
         """The numbers of the layers that a user gave a name that looks automatic."""

@@ -196,7 +196,7 @@ class _Judging:
     def _verdict(self, route: str, restore: Callable[[], object]) -> Verdict:
         from tfckpt import NotBuiltError, TfckptError
 
-        with _listening() as said:
+        with listening() as said:
             try:
                 restore()
             except NotBuiltError as error:
@@ -264,7 +264,7 @@ def _equal(one: Values, other: Values) -> bool:
 
 
 @contextlib.contextmanager
-def _listening() -> Iterator[list[str]]:
+def listening() -> Iterator[list[str]]:
     """What is said meanwhile, by a warning or in a log."""
     said: list[str] = []
 

@@ -107,7 +107,7 @@ def describe(tree: Tree) -> None:
             if shapes := _shapes(each):
                 alike.setdefault((each.base or each.cls, shapes), []).append(key)
         for layer in on_branches(graph, (group for group in alike.values() if len(group) > 1)):
-            nodes[int(str(layer))].beside = True
+            nodes[layer].beside = True
 
 
 def _shapes(layer: Node) -> tuple[str, ...]:

@@ -171,8 +171,7 @@ class Comparison:
     def _ambiguity(self, stored: Entry, live: Entry, *, explicit: bool) -> tuple[str, str]:
         """Why it may be another value, and a hint; ``explicit`` if a rule names this value."""
         if "name" in self._match:
-            names = stored.of or stored.name, live.of or live.name
-            ambiguity = self._layers.ambiguity(*names, layers=self._layers.orders.layers(names[0]))
+            ambiguity = self._layers.ambiguity(stored.of or stored.name, live.of or live.name)
             if ambiguity[0]:
                 return ambiguity
         if live.role is Role.SLOT and not (explicit and stored.slot != live.slot):

@@ -92,10 +92,10 @@ class Unmatched:
             source(name) for name in dict.fromkeys((variable, live.name)) for source in sources
         )
         ambiguity, hint = next((found for found in ambiguities if found[0]), ("", ""))
-        if ambiguity and self._expect_missing.every(live.name) is None:
+        expected = self._expect_missing.every(live.name) is not None
+        if ambiguity and not expected:
             error = Severity.ERROR, ambiguity, hint
             return Step(Status.SUSPECT, live.name, "", live, None, *error)
-        expected = self._expect_missing.every(live.name) is not None
         said = live.name in moved or live.name in self._stored.left_out
         known = expected or said or self.seeds.ambiguity(live)
         if not known and (left := self._one_sided.missing(live, rival=rival)):

@@ -246,7 +246,7 @@ def _in_attributes(old: Container, new: Container, pairs: Pairs) -> Why:
     """
     counts = [Counter((x.cls, x.shapes) for x in held.layers) for held in (old, new)]
     of_class = [Counter(x.cls for x in held.layers) for held in (old, new)]
-    classes: dict[str, list[tuple[Layer, Layer]]] = {}
+    unsure: dict[str, list[tuple[Layer, Layer]]] = {}
     was, now = {x.own for x in old.layers}, {x.own for x in new.layers}
     found = {
         b.path: f"{b.path} is the layer {b.own!r} in the model and {a.own!r} in the checkpoint"
@@ -256,8 +256,8 @@ def _in_attributes(old: Container, new: Container, pairs: Pairs) -> Why:
     for a, b in pairs:
         one = a if old.kind == SEQUENCE else b
         if one.auto and not one.given and not (old.order == "created" and a.own == b.place):
-            classes.setdefault(one.cls, []).append((a, b))
-    for cls, same in classes.items():
+            unsure.setdefault(one.cls, []).append((a, b))
+    for cls, same in unsure.items():
         sides = [sorted((x.created, x.place) for x in side) for side in zip(*same, strict=True)]
         ranks = [[place for _, place in side] for side in sides]
         many = max(count[cls] for count in of_class)
@@ -433,9 +433,9 @@ def creation_order(cls: str, layers: Iterable[Layer]) -> list[int]:
 def _other_order(old: Layers, new: Layers) -> bool:
     """Whether the layers of a class were created in another order, as far as it is known."""
     sides: list[dict[str, list[Layer]]] = [{}, {}]
-    for classes, layers in zip(sides, (old, new), strict=True):
+    for by_class, layers in zip(sides, (old, new), strict=True):
         for x in layers:
-            classes.setdefault(x.cls, []).append(x)
+            by_class.setdefault(x.cls, []).append(x)
     for cls in sides[0].keys() & sides[1].keys():
         before, now = (creation_order(cls, side[cls]) for side in sides)
         if before and len(before) == len(now) and before != now:

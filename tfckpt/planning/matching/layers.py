@@ -121,15 +121,13 @@ class Layers:
         why = next((why for path in above if (why := self._refused.get(path))), "")
         return why, _HINT.format("layers") if why else ""
 
-    def ambiguity(
-        self, stored: str, live: str, layers: tuple[str, str] | None = None
-    ) -> tuple[str, str]:
+    def ambiguity(self, stored: str, live: str) -> tuple[str, str]:
         """Why a stored variable may not be the live one, and a hint; ``""`` twice for no reason.
 
-        ``layers`` are those that they are in, if they are known by their index there. A rule that
-        maps the layer itself, even to its own name, decides.
+        A rule that maps the layer itself, even to its own name, decides.
         """
-        layers = layers or (stored.rpartition("/")[0], live.rpartition("/")[0])
+        above = stored.rpartition("/")[0], live.rpartition("/")[0]
+        layers = self.orders.layers(stored) or above
         if self._sides[1].containers.get(layers[1], _EMPTY).kind == LIST:
             layers = stored, live  # a variable stands there as a layer
         if layers not in self._ambiguities:

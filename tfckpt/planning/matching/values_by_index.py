@@ -18,7 +18,7 @@ from tfckpt.core.text import without_repeat
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tfckpt.core.inventory import Inventory, Ordered, Shape
+    from tfckpt.core.inventory import Inventory, Layer, Ordered, Shape
 
 _UNNAMED = re.compile(r"vars/\d+")
 _HINT = "map the values with `rename`, or exclude them to keep the model's"
@@ -185,7 +185,8 @@ class Orders:
         indices = [live_indices.get(name) for name in names]
         if all(name in self._live.entries for name in names):
             known = [index for index in indices if index is not None]
-            if known == sorted(known) or self._is_sequence(stored_path) or not _numbered(names):
+            listed = bool(_layers(self._stored, stored_path))
+            if known == sorted(known) or listed or not _numbered(names):
                 return _LayerMatch({})  # match by name
             return self._refuse(
                 stored_path, live_path, "has its layers in another order in the model"
@@ -197,15 +198,9 @@ class Orders:
             return self._refuse(stored_path, live_path, why)
         return self._by_place(stored_path, live_path, old, new)
 
-    def _is_sequence(self, path: str) -> bool:
-        held = self._stored.containers.get(path)
-        return held is not None and held.kind == SEQUENCE
-
     def _renamed(self, live_path: str, old: Sequence[Ordered], new: Sequence[Ordered]) -> str:
         """Which layer of a nested model has a user-given name that the checkpoint lacks."""
-        held = self._live.containers.get(live_path)
-        layers = held.layers if held is not None and held.kind == SEQUENCE else ()
-        named = {layer.place for layer in layers if not layer.auto}
+        named = {layer.place for layer in _layers(self._live, live_path) if not layer.auto}
         for one, other in zip(old, new, strict=True):
             layer = other.name.removeprefix(f"{live_path}/").partition("/")[0]
             if layer in named and layer not in one.path.split("/"):
@@ -244,6 +239,12 @@ class Orders:
             f"the checkpoint identifies the variables of {stored_path!r} only by index; "
             f"{live_path!r} {why}",
         )
+
+
+def _layers(inventory: Inventory, path: str) -> tuple[Layer, ...]:
+    """The layers of a functional or sequential model; () for anything else."""
+    held = inventory.containers.get(path)
+    return held.layers if held is not None and held.kind == SEQUENCE else ()
 
 
 def _last(name: str) -> str:

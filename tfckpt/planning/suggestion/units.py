@@ -89,12 +89,9 @@ def units(inventory: Inventory, apart: Collection[str] = ()) -> list[Unit]:
     >>> [(unit.path, list(unit.values)) for unit in units(Inventory("", {kernel.name: kernel}))]
     [('model/a', ['kernel'])]
     """
-    places = dict(_places(inventory))
-    labels = {
-        path: layer.own
-        for path, layer in _layers(inventory).items()
-        if layer.own and (layer.given or not layer.auto)
-    }
+    layers = _layers(inventory)
+    places = dict(_places(inventory, layers))
+    labels = {path: layer.own for path, layer in layers.items() if layer.given}
     values: dict[str, dict[str, Entry]] = {}
     for name, entry in inventory.entries.items():
         if entry.role is Role.WEIGHT:
@@ -176,7 +173,7 @@ def _unit(
     if place is None:
         return Unit(path, values, listed=listed)
     layer = place.layer
-    automatic = not place.attribute and not (layer.own and (layer.given or not layer.auto))
+    automatic = not place.attribute and not layer.given
     kind = layer.cls
     chosen = layer.own if layer.auto and layer.given else ""
     where = place.at, place.classes, place.order
@@ -208,9 +205,8 @@ def _layers(inventory: Inventory) -> dict[str, Layer]:
     return {f"{path}/{layer.place}": layer for path, held in containers for layer in held.layers}
 
 
-def _places(inventory: Inventory) -> Iterator[tuple[str, _Place]]:
+def _places(inventory: Inventory, layers: Mapping[str, Layer]) -> Iterator[tuple[str, _Place]]:
     """Path of a layer → its place, for all layers in an order."""
-    layers = _layers(inventory)
     orders = {
         path: [(each, layers.get(each, Layer(each)), ATTRIBUTES) for each in listing]
         for path, listing in inventory.listings.items()
