@@ -29,7 +29,7 @@ def test_44_a_fine_tune_that_is_told_nothing_of_epochs(run, flavour, told) -> No
             include: ["model/**"]
             exclude: ["model/new/**"]
             on_unexpected: ignore
-            optimizer: {slots: reset, iterations: reset, hyperparameters: config}
+            optimizer: reset
         """
     )
     with told() as seen:

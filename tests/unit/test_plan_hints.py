@@ -50,11 +50,10 @@ def test_a_checkpoint_without_optimizer_likewise():
     words = " ".join(render_text(make_plan(Policy(**ASKED), inventory(model), live)).split())
     assert words.count("the model has an optimizer, but the checkpoint has no optimizer state") == 1
     assert (
-        'restore only the weights: include: ["model/**"]; or reset the optimizer: optimizer: '
-        "{slots: reset" in words
+        'restore only the weights: include: ["model/**"]; or optimizer: reset begins the optimizer '
+        "anew" in words
     )
-    rules = {"slots": "reset", "iterations": "reset", "hyperparameters": "config"}
-    for policy in (Policy(include=["model/**"]), Policy(optimizer=rules)):
+    for policy in (Policy(include=["model/**"]), Policy(optimizer="reset")):
         assert make_plan(policy, inventory(model), live).ok
 
 
@@ -74,15 +73,15 @@ def test_why_a_slot_is_on_one_side_alone(stored, live, reason):
     assert {step.reason for step in make_plan(Policy(**ASKED), *sides).errors} == {reason}
 
 
-def test_layers_that_are_trained_now_name_the_reset_of_slots():
+def test_layers_that_are_trained_now_name_the_reset_if_everything_is_asked_for():
     model = weights(model__conv=CONV, model__head=DENSE)
     frozen = [*model, *slots(model[2:]), *OPTIMIZER]
     live = [*model, *slots(model), *OPTIMIZER]
-    found = hints(frozen, live)
+    found = hints(frozen, live, **ASKED)
     assert set(found) == {"optimizer/momentum/conv/kernel", "optimizer/momentum/conv/bias"}
-    assert all(hint.startswith("optimizer: {slots: reset}") for hint in found.values())
+    assert all(hint.startswith("optimizer: reset") for hint in found.values())
     for policy in (
-        {"optimizer": {"slots": "reset"}},
+        {"optimizer": "reset"},
         {"expect_missing": ["optimizer/*/conv/**"]},
     ):
         assert make_plan(Policy(**policy), inventory(frozen), inventory(live)).ok
@@ -94,9 +93,9 @@ def test_layers_that_are_frozen_now_likewise():
     live = [*model, *slots(model[2:]), *OPTIMIZER]
     found = hints(stored, live, **ASKED)
     assert set(found) == {"optimizer/momentum/conv/kernel", "optimizer/momentum/conv/bias"}
-    assert all(hint.startswith("optimizer: {slots: reset}") for hint in found.values())
+    assert all(hint.startswith("optimizer: reset") for hint in found.values())
     for policy in (
-        {"optimizer": {"slots": "reset"}},
+        {"optimizer": "reset"},
         {"expect_unexpected": ["optimizer/*/conv/**"]},
     ):
         assert make_plan(Policy(**policy), inventory(stored), inventory(live)).ok

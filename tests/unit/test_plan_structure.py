@@ -281,7 +281,7 @@ def test_slots_of_another_class_of_optimizer_are_suspect_and_nothing_else_is():
     (step,) = plan.errors
     assert "'sgd' in the model" in step.reason
     assert "'adam' in the checkpoint" in step.reason
-    assert "slots: reset" in step.hint
+    assert "optimizer: reset" in step.hint
 
 
 def test_other_slots_are_suspect_even_where_the_class_is_not_known():
@@ -312,7 +312,7 @@ def test_the_learning_rate_of_another_class_is_suspect_where_no_slots_tell():
         (step,) = make_plan(policy, adam, sgd).errors
         assert (step.status.value, step.name) == ("SUSPECT", rate.name)
         assert "'sgd' in the model and 'adam' in the checkpoint" in step.reason
-        assert "hyperparameters: config" in step.hint
+        assert "optimizer: reset" in step.hint
     assert make_plan(Policy(optimizer={"hyperparameters": "config"}), adam, sgd).ok
     assert make_plan(Policy(match="name"), adam, sgd).ok
 

@@ -294,15 +294,16 @@ def test_the_optimizer_of_one_side_alone_if_everything_is_asked_for():
     trained = [*model, *slots(model), *OPTIMIZER]
     asked = {"on_missing": "error", "on_unexpected": "error"}
     assert suggested(trained, model, **asked) == {"exclude_checkpoint": ["optimizer/**"]}
-    anew = {"slots": "reset", "iterations": "reset", "hyperparameters": "config"}
-    assert suggested(model, trained, **asked) == {"optimizer": anew}
+    assert suggested(model, trained, **asked) == {"optimizer": "reset"}
     assert suggested(trained, model) == suggested(model, trained) is None
 
 
 def test_what_is_trained_since_has_no_slots_and_the_others_keep_theirs():
     model = weights(model__a=DENSE, model__b=CONV)
     part = [entry for entry in model if "/b/" in entry.name]
-    found = suggested([*model, *slots(part), *OPTIMIZER], [*model, *slots(model), *OPTIMIZER])
+    sides = [*model, *slots(part), *OPTIMIZER], [*model, *slots(model), *OPTIMIZER]
+    assert suggested(*sides) is None
+    found = suggested(*sides, on_missing="error")
     assert found == {"exclude": ["optimizer/momentum/a/**"]}
 
 

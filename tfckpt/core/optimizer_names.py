@@ -67,6 +67,8 @@ class OptimizerClass(NamedTuple):
         more: those that depend on the settings in Keras, and follow in ``tf.compat.v1.train``.
         in_keras: whether it is one of Keras's.
         in_tf1: whether TensorFlow 1 or a library for it has one, whose keys contain its name.
+        like: the class whose slots have the same meaning.
+        copies: slots that begin as copies of the weights.
         automatic: whether its name may be automatic. Any other name of an optimizer was chosen by
             the user, e.g. ``generator_adam``, and does not identify its class.
     """
@@ -75,9 +77,14 @@ class OptimizerClass(NamedTuple):
     more: tuple[str, ...] = ()
     in_keras: bool = True
     in_tf1: bool = True
+    like: str = ""
+    copies: tuple[str, ...] = ()
     automatic: bool = True
 
 
+AVERAGE = "moving_average"  # of the weights, which any optimizer may have
+# Slots that depend on the settings, and are right at zero beside others that are not.
+AT_ZERO = frozenset({"velocity_hat", "average_gradient", "accumulated_gradient"})
 _PAIR = ("momentum", "velocity")
 # By the class in snake case.
 OPTIMIZERS: Mapping[str, OptimizerClass] = MappingProxyType(
@@ -89,7 +96,7 @@ OPTIMIZERS: Mapping[str, OptimizerClass] = MappingProxyType(
             ("accumulated_gradient", "gradient_squared_accumulator"), in_keras=False
         ),
         "adam": OptimizerClass(_PAIR),
-        "adam_w": OptimizerClass(_PAIR),
+        "adam_w": OptimizerClass(_PAIR, like="adam"),
         "adam_weight_decay": OptimizerClass(_PAIR, in_keras=False, automatic=False),
         "adamax": OptimizerClass(_PAIR),
         "ftrl": OptimizerClass(("accumulator", "linear")),
@@ -102,10 +109,19 @@ OPTIMIZERS: Mapping[str, OptimizerClass] = MappingProxyType(
         "nadam": OptimizerClass(_PAIR),
         "proximal_adagrad": OptimizerClass(("accumulator",), in_keras=False),
         "rm_sprop": OptimizerClass(("velocity",), more=("momentum",)),
-        "schedule_free_adam_w": OptimizerClass(_PAIR, in_tf1=False),
+        "schedule_free_adam_w": OptimizerClass(_PAIR, in_tf1=False, copies=("momentum",)),
         "sgd": OptimizerClass((), more=("momentum",)),
     }
 )
+
+
+def begins_as_weights(slot: str, cls: str) -> bool:
+    """Whether a slot begins as a copy of its variable, in an optimizer of the class.
+
+    >>> begins_as_weights("moving_average", "sgd"), begins_as_weights("momentum", "sgd")
+    (True, False)
+    """
+    return slot == AVERAGE or (cls in OPTIMIZERS and slot in OPTIMIZERS[cls].copies)
 
 
 def optimizer_class(name: str) -> str:

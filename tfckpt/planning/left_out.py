@@ -9,7 +9,6 @@ from tfckpt.core.text import FOLD, listed, printable
 from tfckpt.planning.checks.one_sided import ONE_SIDED
 from tfckpt.planning.checks.step import ASSIGNED, SAVE_COUNTER, Severity, Status
 from tfckpt.planning.checks.unmatched import ADAPTERS_HINT, is_adapter
-from tfckpt.planning.matching.optimizers import is_numbered
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -22,8 +21,8 @@ _OF_MODEL = "not in the checkpoint, unchanged in the model"
 _OF_CHECKPOINT = "in the checkpoint, not used"
 _OF_LAYER = f"{_OF_CHECKPOINT}, in layers whose other weights were restored"
 _OF_NOBODY = (
-    "in the checkpoint, not used: the file identifies their variables only by position, and the "
-    "model's optimizer has other variables, or the same in another order"
+    "in the checkpoint, not used: the file identifies their variables only by position. A policy "
+    "with `optimizer: reset` begins the optimizer anew"
 )
 _OF_MISSING = "of these, unchanged too"
 _OTHER_SHAPE = "with another shape in the checkpoint, unchanged in the model"
@@ -87,7 +86,7 @@ def slots_by_number(plan: Plan) -> str:
     """Unused slots whose variables the file identifies only by position; "" for none."""
     if not any(step.name and step.entry.role is Role.SLOT for step in plan.steps):
         return ""  # there is no optimizer to restore
-    left = [s for s in plan.steps if s.status is Status.UNEXPECTED and is_numbered(s.entry)]
+    left = [s for s in plan.steps if s.status is Status.UNEXPECTED and s.entry.of.isdecimal()]
     return _counted("slot", _OF_NOBODY, left) if left else ""
 
 

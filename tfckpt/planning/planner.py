@@ -26,7 +26,6 @@ from tfckpt.planning.adaptation.pipeline import Adaptations
 from tfckpt.planning.checks.comparison import Comparison
 from tfckpt.planning.checks.one_sided import OF_OPTIMIZERS, kind
 from tfckpt.planning.checks.step import (
-    ASSIGNED,
     SAVE_COUNTER,
     Severity,
     Status,
@@ -38,6 +37,7 @@ from tfckpt.planning.checks.step import (
 from tfckpt.planning.checks.unmatched import Unmatched, is_adapter
 from tfckpt.planning.ema import with_averages
 from tfckpt.planning.matching.layers import Layers
+from tfckpt.planning.matching.optimizers import as_wholes
 from tfckpt.planning.matching.routing import Route, Router
 from tfckpt.planning.matching.rules import Renames, Rules, also_known, by_role
 from tfckpt.planning.plan import Plan
@@ -142,7 +142,7 @@ class _Planning:
             self._steps.append(self._unmatched.unexpected(stored, reason, target, rival=rival))
         if len(self._steps) > len(self._straight):  # those are in order
             self._steps.sort(key=_order)
-        self._steps = _with_their_variables(self._steps)
+        self._steps = as_wholes(self._steps, self._policy, self._stored, self._live)
         problems = (
             *self._idle_rules(routes),
             *coverage(self._policy, self._steps, self._stored, self._live),
@@ -356,30 +356,6 @@ class _Planning:
             yield from self._adaptations.unused(live, live_aliases)
         yield from self._expected[0].unmet(live, "not missing", live_aliases)
         yield from self._expected[1].unmet(stored, "not unexpected", stored_aliases)
-
-
-def _with_their_variables(steps: list[Step]) -> list[Step]:
-    """Exclude the slots of variables that are not restored, unless no slot's variable is.
-
-    A restore of slots alone is fine: the variables then come from somewhere else.
-    """
-    left = {
-        step.name: f"its variable is not restored: {step.reason}"
-        for step in steps
-        if step.name and step.status not in ASSIGNED and step.severity is not Severity.ERROR
-    }
-    if not left:
-        return steps
-    slots = {s.name: s.entry.of for s in steps if s.entry.of and s.status in ASSIGNED}
-    restored = {step.name for step in steps if step.status in ASSIGNED}
-    if restored.isdisjoint(slots.values()):
-        return steps
-    return [
-        step._replace(status=Status.EXCLUDED, reason=left[of], changes=())
-        if (of := slots.get(step.name)) in left
-        else step
-        for step in steps
-    ]
 
 
 def _order(step: Step) -> tuple[str, str, str]:

@@ -70,14 +70,15 @@ def union_of(plans: Sequence[Plan]) -> Plan:
 
 def _merge(steps_of_it: Sequence[_From]) -> Iterator[Step]:
     """The step of one live value, and the steps of stored values that it does not use."""
-    claims = [each for each in steps_of_it if each.step.status in ASSIGNED | {Status.RESET}]
+    begun = [each for each in steps_of_it if each.step.status is Status.RESET]
+    asked = [each for each in begun if each.step.severity is Severity.OK]  # by the policy
+    claims = [each for each in steps_of_it if each.step.status in ASSIGNED or each in asked]
     restored = [each for each in claims if each.step.status in ASSIGNED]
     refused = [each for each in steps_of_it if _is_refused(each.step)]
     if restored and len(claims) > 1:
         reason = f"{' and '.join(each.title for each in claims)} would both restore it"
         if len(restored) < len(claims):
-            reset = next(each for each in claims if each.step.status is Status.RESET)
-            reason = f"{restored[0].title} would restore it, and {reset.title} would reset it"
+            reason = f"{restored[0].title} would restore it, and {asked[0].title} would reset it"
         chosen = restored[0]
         yield chosen.step._replace(
             status=Status.MISMATCH,
@@ -86,7 +87,7 @@ def _merge(steps_of_it: Sequence[_From]) -> Iterator[Step]:
             hint=_HINT,
         )
     else:
-        chosen = (refused or claims or [max(steps_of_it, key=_gravity)])[0]
+        chosen = (refused or claims or begun or [max(steps_of_it, key=_gravity)])[0]
         step = chosen.step
         if step.status is Status.MISSING:
             reasons = _listed(

@@ -91,10 +91,16 @@ class OptimizerRules(Model):
 
     slots: Literal["restore", "reset"] = "restore"
     """Momentums and other slots: restore them, or reset them as in a new optimizer."""
-    iterations: Literal["restore", "reset"] = "restore"
-    """Step counter of the optimizer: restore it, or reset it to 0."""
+    iterations: Literal["restore", "reset"] = Field(
+        default_factory=lambda data: data.get("slots", "restore")
+    )
+    """Step counter of the optimizer: restore it, or reset it to 0; by default as the slots."""
     hyperparameters: Literal["restore", "config"] = "restore"
     """Learning rate and the like: restore them, or keep what the code configured."""
+
+
+def _as_a_whole(value: Any) -> Any:
+    return {"slots": "reset", "hyperparameters": "config"} if value == "reset" else value
 
 
 class InputSpec(Model):
@@ -186,8 +192,11 @@ class Policy(Model):
     """If shapes differ: fail, or skip the value and leave the variable unchanged."""
     on_dtype_mismatch: Literal["error", "cast"] = "error"
     """If dtypes differ: fail, or cast to the dtype of the variable."""
-    optimizer: OptimizerRules = OptimizerRules()
-    """What to restore of the optimizer's state."""
+    optimizer: Annotated[
+        OptimizerRules,
+        BeforeValidator(_as_a_whole, json_schema_input_type=OptimizerRules | Literal["reset"]),
+    ] = OptimizerRules()
+    """What to restore of the optimizer's state; reset: nothing, it begins as a new one."""
     min_restored: Annotated[float, Field(ge=0, le=1)] | None = None
     """Minimum fraction (0 to 1) of the selected parameters that must be restored."""
     allow_empty: bool = False

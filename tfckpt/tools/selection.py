@@ -16,7 +16,6 @@ from tfckpt.core.selectors import Selector
 from tfckpt.errors import ARGUMENTS, PolicyError, Problem
 from tfckpt.planning.rewrite import derive
 from tfckpt.policy import Policy, load_policy
-from tfckpt.policy.policy import OptimizerRules
 from tfckpt.stored.average import Average, AveragedValues, open_average
 from tfckpt.tools.find_checkpoint import files_of, find, path_of
 
@@ -114,9 +113,7 @@ def _policy(selection: SelectedValues, stored: Inventory) -> Policy:
         rules["include"] = selection.include
     if selection.drop_optimizer:
         rules["exclude_checkpoint"] = _optimizer_selectors(stored)
-        rules["optimizer"] = OptimizerRules(
-            slots="reset", iterations="reset", hyperparameters="config"
-        )
+        rules["optimizer"] = "reset"
     try:
         return Policy(name="rewrite", **rules)
     except PolicyError as error:

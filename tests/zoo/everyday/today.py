@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from zoo.everyday.judge import REFUSED, WRONG
+from zoo.everyday.judge import REFUSED
 from zoo.everyday.rows import ROWS
 
 if TYPE_CHECKING:
@@ -19,23 +19,10 @@ class Today(NamedTuple):
     flavours: tuple[str, ...] = ()
 
 
-IN_PARTS = "`slots: reset` is suggested, and keeps the steps of what it resets"
-AVERAGED = "the new averages begin at zero, and the end of a `fit` makes them the weights"
 POSITIONS = "neither the names nor the order of unnamed layers are taken for what they say"
 BY_INDEX = "another shape is taken for another order of values, and nothing is suggested"
 
 TODAY: Mapping[str, Today] = {
-    **dict.fromkeys(
-        (
-            "Adam, now SGD",
-            "SGD, now Adam",
-            "Adam, now AdamW",
-            "amsgrad added",
-            "accumulation added",
-        ),
-        Today(WRONG, IN_PARTS),
-    ),
-    "use_ema added": Today(WRONG, AVERAGED),
     "BatchNormalization added": Today(REFUSED, POSITIONS),
     "a layer appended": Today(REFUSED, POSITIONS),
     ".weights.h5, more classes": Today(REFUSED, BY_INDEX),

@@ -154,7 +154,7 @@ class LoadStatus:
         return [
             f"{step.name}: {step.reason}"
             for step in self.report.plan.steps
-            if step.status is Status.MISSING
+            if (step.status is Status.MISSING or (step.status is Status.RESET and not step.stored))
             and step.entry.role not in unsaved
             and not (step.name in left_out and step.entry.role in _OBJECTS)
         ]

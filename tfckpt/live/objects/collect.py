@@ -44,7 +44,6 @@ class Live:
     variables: Mapping[str, Any]
     unbuilt: Mapping[str, Any]
     optimizers: Mapping[str, Any]
-    trained: Mapping[str, tuple[str, ...]]
     plain: Mapping[str, Any]
     models: Mapping[str, Any]
     deriving: tuple[Any, ...]
@@ -154,7 +153,6 @@ def collect_as(
         {n.name: n.node.value for n in named.values},
         _paths(named, tree.unbuilt),
         _paths(named, [(o, n) for o, n in tree.optimizers if not is_v1(o) or _found(n)]),
-        _trained(tree, named),
         _paths(named, tree.plain),
         models,
         tuple(
@@ -287,16 +285,6 @@ def _varying(named: Names) -> dict[str, tuple[int | None, ...] | None]:
     }
     words = (n for n, value in values.items() if isinstance(value, LayerVocabulary))
     return {**varying, **dict.fromkeys(words, (None,))}
-
-
-def _trained(tree: Tree, named: Names) -> dict[str, tuple[str, ...]]:
-    found = {}
-    for optimizer, node in tree.optimizers:
-        if id(node) in named.paths:
-            variables = optimizers.in_order(tree, optimizer)
-            each = (named.paths.get(id(variable), "") for variable in variables)
-            found[named.paths[id(node)]] = tuple(each)
-    return found
 
 
 def _datasets(named: Names) -> dict[str, Dataset]:

@@ -104,13 +104,6 @@ def finish(tree: Tree, optimizer: Any, node: Node) -> None:
     _leftovers(tree, optimizer, node, list(trained.values()), found)
 
 
-def in_order(tree: Tree, optimizer: Any) -> list[Node]:
-    """The trained variables of an optimizer that lists its slots by position."""
-    optimizer = _innermost(optimizer)
-    found = {} if has_named_slots(optimizer) else _trained(tree, optimizer)
-    return [found[index] for index in sorted(found)]
-
-
 def _innermost(optimizer: Any) -> Any:
     flavor = flavor_of(optimizer)
     while flavor is not None and isinstance(optimizer, flavor.loss_scale):

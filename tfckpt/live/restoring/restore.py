@@ -29,7 +29,6 @@ from tfckpt.live.restoring.lock_file import with_drift
 from tfckpt.live.restoring.printed_names import as_named
 from tfckpt.live.variables.derived import derive_again
 from tfckpt.planning import Plan, RestoreReport, Severity, make_plan, union_of
-from tfckpt.planning.matching.optimizers import name_slots_by_position
 from tfckpt.planning.suggestion import suggest
 from tfckpt.stored.average import Average, AveragedValues, open_average
 from tfckpt.stored.commits.record_file import path_of
@@ -185,7 +184,6 @@ def _planned(
         live_inventory = live.inventory
         if not stored.graph:
             live_inventory = ungraphed(live, stored_inventory).inventory
-        stored_inventory = name_slots_by_position(stored_inventory, live_inventory, live.trained)
         if skip_slots:
             stored_inventory = _without_slots(stored_inventory)
             live_inventory = _without_slots(live_inventory)

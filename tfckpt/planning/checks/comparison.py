@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from tfckpt.core.dtypes import can_cast, castable, is_real
 from tfckpt.core.inventory import Role
 from tfckpt.planning.checks.step import QUANTIZE_HINT, SHAPE_HINT, Severity, Status, Step
-from tfckpt.planning.matching.optimizers import SETTING_HINT, SLOTS_HINT, Optimizers
+from tfckpt.planning.matching.optimizers import HINT, Optimizers
 from tfckpt.policy.adapt import Impossible, ValueSpec
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ _VOCABULARY_HINT = (
     "exclude them in the policy to keep the model's"
 )
 _KNOWN_BY_MORE = frozenset({Role.VOCABULARY, Role.ITERATOR})
-_OPTIMIZERS = frozenset({Role.SLOT, Role.HYPERPARAMETER})
+_OF_CLASS = frozenset({Role.ITERATIONS, Role.HYPERPARAMETER})
 _EXCLUDE = "exclude it to keep the model's value"
 
 
@@ -95,7 +95,7 @@ class Comparison:
         """The roles whose values cannot be ambiguous if both sides have the same name."""
         if "name" in self._match and not self._layers.certain:
             return frozenset()
-        ambiguous = {Role.HYPERPARAMETER} if self._optimizers.alike else _OPTIMIZERS
+        ambiguous = _OF_CLASS if self._optimizers.alike else _OF_CLASS | {Role.SLOT}
         return frozenset(Role) - ambiguous
 
     def step(self, routes: Sequence[Route], live: Entry) -> Step:
@@ -175,11 +175,11 @@ class Comparison:
             if ambiguity[0]:
                 return ambiguity
         if live.role is Role.SLOT and not (explicit and stored.slot != live.slot):
-            return self._optimizers.ambiguity(stored, live), SLOTS_HINT
+            return self._optimizers.ambiguity(stored, live), HINT
         if live.role is Role.ITERATOR:
             return _other_dataset(*self._both(stored, live)), _DATASET_HINT
-        if live.role is Role.HYPERPARAMETER and not explicit:
-            return self._optimizers.ambiguity_of_setting(stored, live), SETTING_HINT
+        if live.role in _OF_CLASS and not explicit:
+            return self._optimizers.ambiguity_of_class(stored, live), HINT
         return "", ""
 
     def _both(self, stored: Entry, live: Entry) -> tuple[Dataset | None, Dataset | None]:

@@ -36,13 +36,22 @@ def kind(entry: Entry) -> Kind:
     return entry.role, entry.dtype, entry.shape
 
 
+def asks(policy: Policy, key: str) -> bool:
+    """Whether a policy itself says what to do about values that only one side has."""
+    asserted = policy.assert_ is not None or policy.expect_partial
+    return asserted or key in policy.model_fields_set
+
+
 class OneSided:
     """Says of values without a counterpart whether they can be nothing else."""
 
     def __init__(self, policy: Policy, stored: Inventory, live: Inventory) -> None:
         self._sides = stored, live
         self._declared = policy.model_fields_set
-        self._asserted = policy.assert_ is not None or policy.expect_partial
+        self._asks_missing, self._asks_unexpected = (
+            asks(policy, "on_missing"),
+            asks(policy, "on_unexpected"),
+        )
 
     @cached_property
     def _optimizers(self) -> tuple[set[str], set[str]]:
@@ -60,10 +69,10 @@ class OneSided:
 
         ``rival``: whether a stored value that nothing uses is of its kind.
         """
-        if self._asserted or "on_missing" in self._declared:
+        if self._asks_missing:
             return ""
         stored, other = self._optimizers
-        if live.role in OF_OPTIMIZERS and _optimizer(live, self._sides[1]) not in stored:
+        if live.role in OF_OPTIMIZERS and optimizer_of(live, self._sides[1]) not in stored:
             return NO_STATE if stored <= other else ""
         return ONLY_LIVE if self._stands_alone(live, rival=rival) else ""
 
@@ -72,10 +81,10 @@ class OneSided:
 
         ``rival``: whether a live value that nothing goes to is of its kind.
         """
-        if self._asserted or "on_unexpected" in self._declared:
+        if self._asks_unexpected:
             return ""
         other, live = self._optimizers
-        if stored.role in OF_OPTIMIZERS and _optimizer(stored, self._sides[0]) not in live:
+        if stored.role in OF_OPTIMIZERS and optimizer_of(stored, self._sides[0]) not in live:
             return NO_OPTIMIZER if live <= other else ""
         if stored.role is Role.SLOT and not rival and self._sides[1].find(stored.of) is not None:
             return NOT_TRAINED if stored.slot in self._slots else NO_SLOT
@@ -93,11 +102,11 @@ def _optimizers(inventory: Inventory) -> set[str]:
     for entry in inventory.entries.values():
         plain = entry.role is Role.SLOT and paths and LOSS_SCALE not in entry.name
         if entry.role in OF_OPTIMIZERS and not plain:
-            paths.add(_optimizer(entry, inventory))
+            paths.add(optimizer_of(entry, inventory))
     return paths
 
 
-def _optimizer(entry: Entry, inventory: Inventory) -> str:
+def optimizer_of(entry: Entry, inventory: Inventory) -> str:
     """The path of the optimizer, or of the loss scale, that a value is of."""
     inside = [path for path in inventory.optimizers if entry.name.startswith(f"{path}/")]
     path = max(inside, key=len, default=entry.name.partition("/")[0])

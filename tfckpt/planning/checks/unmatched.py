@@ -32,12 +32,9 @@ _NOT_SAVED = (
 )
 NO_SUCH_NAME = "the model has nothing with this name"
 _SEVERITY = {"error": Severity.ERROR, "warn": Severity.WARN, "ignore": Severity.NOTE}
-_ANEW = "optimizer: {slots: reset} resets all of the optimizer's slots"
+_ANEW = "optimizer: reset begins the optimizer anew"
 _MISSING_SLOT_HINT = f"{_ANEW}; to leave only these as they are, declare them in expect_missing"
 _LEFT_SLOT_HINT = f"{_ANEW}; to leave out only these, declare them in expect_unexpected"
-_FRESH = (
-    "reset the optimizer: optimizer: {slots: reset, iterations: reset, hyperparameters: config}"
-)
 _SETTING_HINT = (
     "optimizer: {hyperparameters: config} keeps the value from your code, or its schedule"
 )
@@ -129,7 +126,7 @@ class Unmatched:
             reason = _NOT_SAVED
         elif live.role in OF_OPTIMIZERS and not self._optimizers[0]:
             reason = "the model has an optimizer, but the checkpoint has no optimizer state"
-            return reason, f"{self._weights_alone}; or {_FRESH}"
+            return reason, f"{self._weights_alone}; or {_ANEW}"
         elif live.role is Role.SLOT and self._stored.find(live.of) is not None:
             reason = "the checkpoint's optimizer has no such slot"
             if live.slot in self._slots[0]:

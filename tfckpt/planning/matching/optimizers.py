@@ -1,34 +1,30 @@
-"""Checks whether slots with equal names come from the same kind of optimizer.
+"""Checks whether the state of two optimizers is of one kind, and that it is restored as a whole.
 
 Slots are matched by slot and variable, and trusted only if both optimizers have the same class and
-the same slots: Adam's ``momentum`` is not SGD's.
-
-tf_keras stores slots in lists, and names them after their variables, ``Adam/m/kernel``. Slots of
-variables without names are all called ``Adam/m/Variable``; then only the order of the optimizer's
-variables identifies them. It is used if the model's optimizer has equally many variables, slots
-with names are at the indices of their variables, and all shapes agree.
+the same slots: Adam's ``momentum`` is not SGD's. A slot that only one of them keeps, as with
+``amsgrad``, does not matter if one that begins anew is right beside the restored ones.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import re
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tfckpt.core.inventory import Role
-from tfckpt.core.optimizer_names import slot_head
+from tfckpt.core.optimizer_names import AT_ZERO, AVERAGE, OPTIMIZERS, begins_as_weights, slot_head
+from tfckpt.planning.checks.one_sided import asks, optimizer_of
+from tfckpt.planning.checks.step import ASSIGNED, Severity, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from tfckpt.core.inventory import Entry, Inventory
+    from tfckpt.planning.checks.step import Step
+    from tfckpt.policy import Policy
 
-SETTING_HINT = (
-    "optimizer: {hyperparameters: config} keeps the value from your code; match: name restores it "
-    "anyway"
-)
-SLOTS_HINT = "optimizer: {slots: reset} resets them; match: name restores them anyway"
+HINT = "optimizer: reset begins it anew; match: name restores it anyway"
+_AT_WEIGHTS = "begins at the restored weights"
+_NOT_TRAINED = "begins anew, since its variable was not trained when it was saved"
+_NO_SLOT = "begins anew, since the checkpoint's optimizer has no such slot"
 
 
 class Optimizers:
@@ -77,8 +73,8 @@ class Optimizers:
             self._verdicts[paths] = _differ(*pair) if all(paths) else ""
         return self._verdicts[paths]
 
-    def ambiguity_of_setting(self, stored: Entry, live: Entry) -> str:
-        """Why a hyperparameter may have another meaning in the model: its optimizer's class."""
+    def ambiguity_of_class(self, stored: Entry, live: Entry) -> str:
+        """Why a counter or hyperparameter may mean something else: its optimizer's class."""
         paths = (entry.name.rpartition("/")[0] for entry in (stored, live))
         old, new = (
             _Optimizer(path, classes.get(path, ""), set())
@@ -113,83 +109,89 @@ def _optimizers(inventory: Inventory) -> dict[str, _Optimizer]:
                     name = inventory.optimizers.get(path, "")
                     owner = by_path[path] = _Optimizer(path, name, set())
                 by_head[head, slot] = owner
-                if slot != "moving_average":  # any optimizer may have it
-                    owner.slots.add(slot)
+                owner.slots.add(slot)
             owners[entry.name] = owner
     return owners
 
 
+_STATE = frozenset({Role.SLOT, Role.ITERATIONS})
+
+
 def _differ(old: _Optimizer, new: _Optimizer) -> str:
-    if old.name and new.name and old.name != new.name:
+    classes = [getattr(OPTIMIZERS.get(each.name), "like", "") or each.name for each in (old, new)]
+    if all(classes) and classes[0] != classes[1]:
         return f"{new.path!r} is {new.name!r} in the model and {old.name!r} in the checkpoint"
-    if old.slots != new.slots:
+    either = AT_ZERO | {AVERAGE}
+    if all(classes) and new.name in OPTIMIZERS:
+        either |= {*OPTIMIZERS[new.name].more}
+    if (old.slots ^ new.slots) - either:
         live, stored = (", ".join(sorted(each.slots)) or "no slots" for each in (new, old))
         return f"{new.path!r} keeps {live} in the model and {stored} in the checkpoint"
     return ""
 
 
-_NUMBER = re.compile(r"[0-9]{1,9}")
+def as_wholes(steps: list[Step], policy: Policy, stored: Inventory, live: Inventory) -> list[Step]:
+    """Let what is left of each optimizer fit what is restored.
 
-
-def name_slots_by_position(
-    stored: Inventory, live: Inventory, trained: Mapping[str, Sequence[str]]
-) -> Inventory:
-    """The stored inventory with numbered slots renamed to the live ones.
-
-    ``trained``: path of a live optimizer → its variables, in its order.
-
-    >>> from tfckpt.core.inventory import Entry, Inventory
-    >>> def inventory(*entries):
-    ...     return Inventory("", {entry.name: entry for entry in entries})
-    >>> slot = Entry("optimizer/momentum/0", Role.SLOT, "float32", (2,), slot="momentum", of="0")
-    >>> meant = slot._replace(name="optimizer/momentum/w", of="module/w")
-    >>> stored, live = inventory(slot), inventory(meant)
-    >>> list(name_slots_by_position(stored, live, {"optimizer": ["module/w"]}).entries)
-    ['optimizer/momentum/w']
+    - The slots of variables that are not restored are left, unless no slot's variable is: then the
+      variables come from somewhere else.
+    - An average of restored weights that is not restored itself begins at these.
+    - A slot that the checkpoint cannot have begins anew beside the others of its optimizer.
     """
-    names: dict[str, Entry] = {}
-    for path, variables in trained.items():
-        stored_slots, live_slots = (_slots(side.entries.values(), path) for side in (stored, live))
-        for slot, entries in stored_slots.items():
-            names.update(_match_slots(entries, live_slots.get(slot, ()), variables))
-    if not names:
-        return stored
-    moved = (
-        entry._replace(name=meant.name, of=meant.of) if (meant := names.get(entry.name)) else entry
-        for entry in stored.entries.values()
-    )
-    return dataclasses.replace(stored, entries={entry.name: entry for entry in moved})
+    by_name = {step.name: step for step in steps if step.name}
+    slots = [step for step in by_name.values() if step.live and step.live.of]
+    restored = {name for name, step in by_name.items() if step.status in ASSIGNED}
+    if all(step.name in restored and step.entry.of in restored for step in slots):
+        return steps
+    known = _Known(steps, policy, stored, live)
+    apart = restored.isdisjoint(step.entry.of for step in slots if step.name in restored)
+    changed = {}
+    for step in slots:
+        variable = by_name.get(step.entry.of)
+        if variable is None or (step.name in restored) == (variable.name in restored):
+            continue
+        if step.name not in restored:
+            if reason := known.beginning(step):
+                begun = step._replace(status=Status.RESET, severity=Severity.NOTE)
+                changed[step.name] = begun._replace(reason=reason, hint="")
+        elif not apart and variable.severity is not Severity.ERROR:
+            reason = f"its variable is not restored: {variable.reason}"
+            changed[step.name] = step._replace(status=Status.EXCLUDED, reason=reason, changes=())
+    return [changed.get(step.name, step) for step in steps]
 
 
-def _slots(entries: Iterable[Entry], path: str) -> dict[str, list[Entry]]:
-    by_slot: dict[str, list[Entry]] = {}
-    for entry in entries:
-        if entry.role is Role.SLOT and entry.name.startswith(f"{path}/"):
-            by_slot.setdefault(entry.slot, []).append(entry)
-    return by_slot
+class _Known:
+    """What is known of the optimizers of a plan."""
 
+    def __init__(
+        self, steps: list[Step], policy: Policy, stored: Inventory, live: Inventory
+    ) -> None:
+        self._live = live
+        self._asked = asks(policy, "on_missing")
+        self._restored, self._slots, self._unused = set(), set(), set()
+        for step in steps:
+            if step.live and step.status in ASSIGNED and step.live.role in _STATE:
+                self._restored.add(optimizer_of(step.live, live))
+            if step.stored and step.stored.role is Role.SLOT:
+                self._slots.add(step.stored.slot)
+                if step.status is Status.UNEXPECTED and step.severity is Severity.ERROR:
+                    self._unused.add(step.stored.slot)
 
-def _match_slots(
-    stored: Sequence[Entry], live: Iterable[Entry], variables: Sequence[str]
-) -> dict[str, Entry]:
-    """Name of a numbered stored slot → the live slot at its position."""
-    by_variable = {entry.of: entry for entry in live}
-    numbered = {int(entry.of): entry for entry in stored if is_numbered(entry)}
-    named = {entry.of for entry in stored if not is_numbered(entry)}
-    others = {name for index, name in enumerate(variables) if index not in numbered}
-    if not numbered or named != others or len(stored) != len(variables):
-        return {}
-    meant = {
-        index: by_variable.get(variables[index]) for index in numbered if index < len(variables)
-    }
-    matches = {entry.name: meant.get(index) for index, entry in numbered.items()}
-    agree = (
-        live is not None and live.shape == entry.shape
-        for entry, live in ((entry, matches[entry.name]) for entry in numbered.values())
-    )
-    return {name: live for name, live in matches.items() if live is not None} if all(agree) else {}
-
-
-def is_numbered(entry: Entry) -> bool:
-    """Whether a slot's variable is a number: the file identifies it only by position."""
-    return entry.role is Role.SLOT and _NUMBER.fullmatch(entry.of) is not None
+    def beginning(self, step: Step) -> str:
+        """What a slot of a restored variable begins at; "" if nothing is known."""
+        slot, path = step.entry.slot, optimizer_of(step.entry, self._live)
+        cls = self._live.optimizers.get(path, "")
+        of_weights = begins_as_weights(slot, cls)
+        if step.severity is not Severity.ERROR:
+            spared = {Status.MISSING, Status.EXCLUDED}
+            return _AT_WEIGHTS if of_weights and step.status in spared else ""
+        if step.status is not Status.MISSING or self._asked or slot in self._unused:
+            return ""
+        if of_weights:
+            return _AT_WEIGHTS
+        if path not in self._restored:
+            return ""
+        if slot in self._slots:
+            return _NOT_TRAINED
+        optional = AT_ZERO.union(OPTIMIZERS[cls].more if cls in OPTIMIZERS else ())
+        return _NO_SLOT if slot in optional else ""

@@ -50,12 +50,7 @@ _KEYS = (
 _MOST_VALUES = 60_000
 _LEAST_SHARE = 0.3  # of the weights of the smaller side; less is another model
 _OF_OPTIMIZERS = frozenset({Role.SLOT, Role.ITERATIONS, Role.HYPERPARAMETER})
-_RESETS: tuple[dict[str, str], ...] = (
-    {"hyperparameters": "config"},
-    {"slots": "reset"},
-    {"slots": "reset", "hyperparameters": "config"},
-    {"slots": "reset", "iterations": "reset", "hyperparameters": "config"},
-)
+_RESETS: tuple[Any, ...] = ({"hyperparameters": "config"}, "reset")
 
 
 def suggest(
@@ -290,7 +285,7 @@ class _Search:
             if step.stored is not None and step.live is not None
             if is_table_of_words(step.stored, step.live)
         ][:1]
-        if changes.get("optimizer", {}).get("slots") == "reset":
+        if changes.get("optimizer") == "reset":
             left.append("the optimizer starts from scratch")
         return better, found, "; ".join(left)
 
