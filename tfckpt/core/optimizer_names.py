@@ -84,7 +84,8 @@ class OptimizerClass(NamedTuple):
 
 AVERAGE = "moving_average"  # of the weights, which any optimizer may have
 # Slots that depend on the settings, and are right at zero beside others that are not.
-AT_ZERO = frozenset({"velocity_hat", "average_gradient", "accumulated_gradient"})
+ACCUMULATED = "accumulated_gradient"
+AT_ZERO = frozenset({"velocity_hat", "average_gradient", ACCUMULATED})
 _PAIR = ("momentum", "velocity")
 # By the class in snake case.
 OPTIMIZERS: Mapping[str, OptimizerClass] = MappingProxyType(

@@ -142,7 +142,17 @@ COMPILED: Mapping[str, Row] = {
     "use_ema gone": Row(of.stack(optimizer=of.averaged), of.stack(), left=OPTIMIZER),
     "amsgrad added": Row(of.stack(), of.stack(optimizer=of.amsgrad), left="no such slot"),
     "accumulation added": Row(
-        of.stack(), of.stack(optimizer=of.accumulating), flavours=KERAS3, left="no such slot"
+        of.stack(), of.stack(optimizer=of.accumulating), should=PASTED, flavours=KERAS3
+    ),
+    "accumulation gone": Row(
+        of.stack(optimizer=of.accumulating), of.stack(), should=PASTED, flavours=KERAS3
+    ),
+    "amsgrad gone": Row(of.stack(optimizer=of.amsgrad), of.stack(), left="no such slot"),
+    "use_ema, weights alone": Row(
+        stack_of(), of.stack(optimizer=of.averaged), left="restored weights"
+    ),
+    "TF, use_ema added": Row(
+        of.stack(), of.stack(optimizer=of.averaged), by.by_tensorflow, left="restored weights"
     ),
     "loss scale gone": Row(of.stack(optimizer=of.scaled), of.stack(), left="scale"),
     "unfrozen": Row(of.stack(frozen=("dense1", "dense2")), of.stack(), left="was not trained"),

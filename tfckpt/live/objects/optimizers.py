@@ -25,6 +25,7 @@ from tfckpt.core.inventory import Role, snake_case
 from tfckpt.core.names import Node, NodeKind, Slot
 from tfckpt.core.optimizer_names import (
     LOSS_SCALE,
+    OPTIMIZERS,
     by_slot_path,
     optimizer_value,
     slot_among,
@@ -48,8 +49,9 @@ if TYPE_CHECKING:
 
 def describe(tree: Tree, optimizer: Any, node: Node) -> None:
     """Add an optimizer's own values to its node; :func:`finish` adds the slots."""
-    cls = type(optimizer).__name__
-    node.label = v1_class(cls) if is_v1(optimizer) else snake_case(cls)
+    named = v1_class if is_v1(optimizer) else snake_case
+    labels = [named(cls.__name__) for cls in type(optimizer).__mro__]
+    node.label = next((label for label in labels if label in OPTIMIZERS), labels[0])
     if has_named_slots(optimizer):
         for edge, child in tf.train.TrackableView.children(optimizer).items():
             if is_variable(child):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from tfckpt.core.dtypes import can_cast, castable, is_real
 from tfckpt.core.inventory import Role
 from tfckpt.planning.checks.step import QUANTIZE_HINT, SHAPE_HINT, Severity, Status, Step
-from tfckpt.planning.matching.optimizers import HINT, Optimizers
+from tfckpt.planning.matching.optimizers import HINT, STEPS_HINT, Optimizers
 from tfckpt.policy.adapt import Impossible, ValueSpec
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ class Comparison:
         self._skip_shapes = policy.on_shape_mismatch == "skip"
         self._cast = policy.on_dtype_mismatch == "cast"
         self._match = frozenset(policy.match)
+        self._counts = "iterations" in policy.optimizer.model_fields_set
         self._layers = layers
         self._optimizers = Optimizers(stored, live)
         self._adaptations = adaptations
@@ -178,8 +179,12 @@ class Comparison:
             return self._optimizers.ambiguity(stored, live), HINT
         if live.role is Role.ITERATOR:
             return _other_dataset(*self._both(stored, live)), _DATASET_HINT
+        explicit = explicit or (live.role is Role.ITERATIONS and self._counts)
         if live.role in _OF_CLASS and not explicit:
-            return self._optimizers.ambiguity_of_class(stored, live), HINT
+            if other := self._optimizers.ambiguity_of_class(stored, live):
+                return other, HINT
+            if live.role is Role.ITERATIONS:
+                return self._optimizers.ambiguity_of_steps(stored, live), STEPS_HINT
         return "", ""
 
     def _both(self, stored: Entry, live: Entry) -> tuple[Dataset | None, Dataset | None]:

@@ -86,8 +86,10 @@ class OneSided:
         other, live = self._optimizers
         if stored.role in OF_OPTIMIZERS and optimizer_of(stored, self._sides[0]) not in live:
             return NO_OPTIMIZER if live <= other else ""
-        if stored.role is Role.SLOT and not rival and self._sides[1].find(stored.of) is not None:
-            return NOT_TRAINED if stored.slot in self._slots else NO_SLOT
+        if stored.role is Role.SLOT and not rival:
+            if stored.of and self._sides[1].find(stored.of) is None:
+                return ""
+            return NOT_TRAINED if stored.of and stored.slot in self._slots else NO_SLOT
         return ONLY_STORED if self._stands_alone(stored, rival=rival) else ""
 
     def _stands_alone(self, entry: Entry, *, rival: bool) -> bool:

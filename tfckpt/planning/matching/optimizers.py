@@ -12,7 +12,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tfckpt.core.inventory import Role
-from tfckpt.core.optimizer_names import AT_ZERO, AVERAGE, OPTIMIZERS, begins_as_weights, slot_head
+from tfckpt.core.optimizer_names import (
+    ACCUMULATED,
+    AT_ZERO,
+    AVERAGE,
+    OPTIMIZERS,
+    begins_as_weights,
+    slot_head,
+)
 from tfckpt.planning.checks.one_sided import asks, optimizer_of
 from tfckpt.planning.checks.step import ASSIGNED, Severity, Status
 
@@ -21,6 +28,10 @@ if TYPE_CHECKING:
     from tfckpt.planning.checks.step import Step
     from tfckpt.policy import Policy
 
+STEPS_HINT = (
+    "optimizer: {iterations: restore} keeps the number, and so the place in a schedule; optimizer: "
+    "reset begins anew"
+)
 HINT = "optimizer: reset begins it anew; match: name restores it anyway"
 _AT_WEIGHTS = "begins at the restored weights"
 _NOT_TRAINED = "begins anew, since its variable was not trained when it was saved"
@@ -75,12 +86,26 @@ class Optimizers:
 
     def ambiguity_of_class(self, stored: Entry, live: Entry) -> str:
         """Why a counter or hyperparameter may mean something else: its optimizer's class."""
-        paths = (entry.name.rpartition("/")[0] for entry in (stored, live))
         old, new = (
-            _Optimizer(path, classes.get(path, ""), set())
-            for path, classes in zip(paths, self._classes, strict=True)
+            _Optimizer(path := entry.name.rpartition("/")[0], classes.get(path, ""), set())
+            for entry, classes in zip((stored, live), self._classes, strict=True)
         )
         return _differ(old, new)
+
+    def ambiguity_of_steps(self, stored: Entry, live: Entry) -> str:
+        """Why a counter may count something else: Keras counts batches that accumulate."""
+        slots: tuple[set[str], ...] = set(), set()
+        for found, entry, owners in zip(
+            slots, (stored, live), (self._stored, self._live), strict=True
+        ):
+            path = entry.name.rpartition("/")[0]
+            found.update(*(owner.slots for owner in owners.values() if owner.path == path))
+        old, new = (ACCUMULATED in each for each in slots)
+        if old == new or not slots[0]:  # a file may not say which slots it has
+            return ""
+        counts = ("batches, of which several are one update", "updates")
+        side = counts if old else counts[::-1]
+        return f"counts {side[0]} in the checkpoint, and {side[1]} in the model"
 
 
 @dataclasses.dataclass(slots=True)
@@ -168,10 +193,14 @@ class _Known:
     ) -> None:
         self._live = live
         self._asked = asks(policy, "on_missing")
-        self._restored, self._slots, self._unused = set(), set(), set()
+        self._restored: set[str] = set()
+        self._trained: set[str] = set()
+        self._slots: set[str] = set()
+        self._unused: set[str] = set()
         for step in steps:
             if step.live and step.status in ASSIGNED and step.live.role in _STATE:
                 self._restored.add(optimizer_of(step.live, live))
+                self._trained.add(step.live.of)
             if step.stored and step.stored.role is Role.SLOT:
                 self._slots.add(step.stored.slot)
                 if step.status is Status.UNEXPECTED and step.severity is Severity.ERROR:
@@ -192,6 +221,6 @@ class _Known:
         if path not in self._restored:
             return ""
         if slot in self._slots:
-            return _NOT_TRAINED
+            return "" if step.entry.of in self._trained else _NOT_TRAINED
         optional = AT_ZERO.union(OPTIMIZERS[cls].more if cls in OPTIMIZERS else ())
         return _NO_SLOT if slot in optional else ""

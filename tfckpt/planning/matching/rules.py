@@ -61,12 +61,16 @@ class Rules:
     def __len__(self) -> int:
         return len(self._texts)
 
-    def first(self, name: str) -> str | None:
-        """The first selector that matches, as written in the policy."""
+    def first(self, name: str, holder: str = "") -> str | None:
+        """The first selector that matches, as written in the policy.
+
+        ``holder`` has the optimizer of a value: a selector of all in it means its weights.
+        """
         if self.everything:
             return self._texts[0]
         for index, selector in enumerate(self._selectors):
-            if selector.matches(name):
+            of_all = holder and selector.matches(f"{holder}/\0") and not selector.matches("\0")
+            if selector.matches(name) and not of_all:
                 self._used[index] = True
                 return self._texts[index]
         return None

@@ -50,7 +50,11 @@ _KEYS = (
 _MOST_VALUES = 60_000
 _LEAST_SHARE = 0.3  # of the weights of the smaller side; less is another model
 _OF_OPTIMIZERS = frozenset({Role.SLOT, Role.ITERATIONS, Role.HYPERPARAMETER})
-_RESETS: tuple[Any, ...] = ({"hyperparameters": "config"}, "reset")
+_RESETS: tuple[Any, ...] = (
+    {"hyperparameters": "config"},
+    {"iterations": "restore"},
+    "reset",
+)
 
 
 def suggest(

@@ -271,9 +271,10 @@ class OptimizerGraph:
                 if name := named_slot(full_name(value), by_name)[0]:
                     return optimizer_class(name)
         for slot in self._reader.nodes[self._index].slot_variables:
-            # tf.compat.v1.train: `a/kernel/Adam`, `a/kernel/Adam_1`
+            # tf.compat.v1.train: `a/kernel/Adam`, `a/kernel/Adam_1`; tf_keras: `a/kernel/momentum`
             of, value = slot.original_variable_node_id, slot.slot_variable_node_id
-            return optimizer_class(v1_class(full_name(value).removeprefix(f"{full_name(of)}/")))
+            name = full_name(value).removeprefix(f"{full_name(of)}/")
+            return optimizer_class(v1_class(name)) if name[:1].isupper() else ""
         return ""
 
 
