@@ -81,10 +81,10 @@ def test_compiled_again_between_restore_and_fit(run, flavour, tries) -> None:
 
 def test_another_optimizer_in_fit(run, flavour, refused) -> None:
     flavour.utils.set_random_seed(3)
-    model = digits(flavour, optimizer=flavour.optimizers.AdamW(0.001))
+    model = digits(flavour, optimizer=flavour.optimizers.Nadam(0.001))
     with refused(model, error=tfckpt.RefusedError) as seen:
         fit(model, tfckpt.callbacks.resume(model, run), epochs=4)
-    seen.ends_with("adam", r"optimizer: \{.*slots: reset", lines=20)
+    seen.ends_with("adam", "optimizer: reset", lines=20)
 
 
 def test_a_schedule_in_place_of_a_learning_rate(run, flavour, refused) -> None:

@@ -96,14 +96,14 @@ def test_67_layers_that_are_unfrozen(run3, flavour, refused) -> None:
     model = digits(flavour)
     with refused(model, error=tfckpt.RefusedError) as seen:
         fit(model, tfckpt.callbacks.resume(model, "runs/frozen"), epochs=2)
-    seen.ends_with("optimizer/.*body/kernel", r"optimizer: \{slots: reset", lines=20)
+    seen.ends_with("optimizer/.*body/kernel", "optimizer: reset", lines=20)
 
 
 def test_68_another_optimizer(keras, run3, refused) -> None:
     model = digits(keras, optimizer=keras.optimizers.SGD(0.1, momentum=0.9))
     with refused(model, error=tfckpt.RefusedError) as seen:
         tfckpt.restore(policy(""), model=model)
-    seen.ends_with("'sgd'|SGD", "'adam'|Adam", r"optimizer: \{slots: reset", lines=20)
+    seen.ends_with("'sgd'|SGD", "'adam'|Adam", "optimizer: reset", lines=20)
 
 
 def test_69_a_layer_that_is_renamed(keras, run3, refused) -> None:

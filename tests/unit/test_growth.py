@@ -15,7 +15,7 @@ from tfckpt.policy import Policy
 from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.bundles.writing.write import BundleWriter
 from tfckpt.stored.commits import record, record_file
-from tfckpt.stored.open import open_bundle
+from tfckpt.stored.open import open_checkpoint
 from tfckpt.tools.differences import ValueChecksum, diff
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ def prefixes(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
     "task",
     [
         lambda prefix: Bundle.open(prefix).close(),
-        lambda prefix: open_bundle(prefix).close(),
+        lambda prefix: open_checkpoint(prefix).close(),
         lambda prefix: record.render(record_file.read(prefix)),
     ],
     ids=["index", "checkpoint", "record"],

@@ -114,14 +114,16 @@ def test_what_a_model_computes_with_is_asked_for(entry):
     assert not planned(MODEL, [*MODEL, entry]).ok
 
 
-def test_slots_that_an_optimizer_does_not_keep_are_left_but_none_is_left_as_it_is():
+def test_slots_that_an_optimizer_does_not_keep_are_left_and_new_ones_begin():
     more = [*TRAINED, *slots(MODEL, "moving_average")]
     assert planned(more, TRAINED).ok
     assert "since the model's optimizer has no such slot" in said(planned(more, TRAINED))
-    assert not planned(TRAINED, more).ok  # they would begin at zero beside the others
+    assert "begins at the restored weights" in said(planned(TRAINED, more))
     frozen = [e for e in TRAINED if not (e.of or "").startswith("model/a/")]
     assert "since its variable is not trained now" in said(planned(TRAINED, frozen))
-    assert not planned(frozen, TRAINED).ok
+    assert "since its variable was not trained" in said(planned(frozen, TRAINED))
+    for stored in (TRAINED, frozen):
+        assert not planned(stored, more, on_missing="error").ok
 
 
 def test_a_run_asks_for_everything_in_its_own_directory_and_not_elsewhere(flavour, tmp_path):

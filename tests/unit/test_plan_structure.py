@@ -269,21 +269,6 @@ def test_what_has_no_counterpart_at_its_position_is_missing_or_unexpected():
 # --- optimizers
 
 
-def test_slots_of_another_class_of_optimizer_are_suspect_and_nothing_else_is():
-    adam = model(("model", "a"), optimizer="adam", slots=("momentum", "velocity"))
-    sgd = model(("model", "a"), optimizer="sgd", slots=("momentum",))
-    plan = make_plan(Policy(on_unexpected="warn"), adam, sgd)
-    assert statuses(plan) == {
-        "model/a/kernel": "LOADED",
-        "optimizer/momentum/a/kernel": "SUSPECT",
-        "optimizer/velocity/a/kernel": "UNEXPECTED",
-    }
-    (step,) = plan.errors
-    assert "'sgd' in the model" in step.reason
-    assert "'adam' in the checkpoint" in step.reason
-    assert "optimizer: reset" in step.hint
-
-
 def test_other_slots_are_suspect_even_where_the_class_is_not_known():
     old = model(("model", "a"), slots=("momentum", "velocity"))
     new = model(("model", "a"), slots=("momentum",))
@@ -296,25 +281,6 @@ def test_foreign_slots_can_be_taken_or_started_anew(given):
     new = model(("model", "a"), optimizer="nadam", slots=("momentum",))
     assert not make_plan(Policy(), old, new).ok
     assert make_plan(Policy(**given), old, new).ok
-
-
-def test_the_learning_rate_of_another_class_is_suspect_where_no_slots_tell():
-    rate = Entry("optimizer/learning_rate", Role.HYPERPARAMETER, "float32", ())
-    kernel = Entry("model/a/kernel", Role.WEIGHT, "float32", (2,))
-    entries = {entry.name: entry for entry in (rate, kernel)}
-    adam, sgd, unknown = (
-        Inventory("here", entries, optimizers={"optimizer": name} if name else {})
-        for name in ("adam", "sgd", "")
-    )
-    assert make_plan(Policy(), adam, adam).ok
-    assert make_plan(Policy(), unknown, sgd).ok
-    for policy in (Policy(), Policy(expect_partial=True), Policy(optimizer={"slots": "reset"})):
-        (step,) = make_plan(policy, adam, sgd).errors
-        assert (step.status.value, step.name) == ("SUSPECT", rate.name)
-        assert "'sgd' in the model and 'adam' in the checkpoint" in step.reason
-        assert "optimizer: reset" in step.hint
-    assert make_plan(Policy(optimizer={"hyperparameters": "config"}), adam, sgd).ok
-    assert make_plan(Policy(match="name"), adam, sgd).ok
 
 
 def test_a_rule_that_turns_one_slot_into_another_is_somebodys_word_for_it():

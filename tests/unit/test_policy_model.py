@@ -13,17 +13,15 @@ from tfckpt.errors import PolicyError
 from tfckpt.policy import (
     STRICT,
     Config,
-    InputSpec,
     Keep,
     Manager,
-    OnlySource,
-    OptimizerRules,
     Policy,
-    Rename,
     Restore,
     Save,
     Source,
 )
+from tfckpt.policy.config import OnlySource
+from tfckpt.policy.policy import InputSpec, OptimizerRules, Rename
 
 
 @pytest.mark.parametrize(

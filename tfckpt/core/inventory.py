@@ -226,11 +226,6 @@ class Inventory:
         """Whether some values are identified only by the order of a layer or an optimizer."""
         return any((*self.own_orders.values(), *self.deep_orders.values()))
 
-    @property
-    def structured(self) -> bool:
-        """Whether the source stores which objects hold the values, and not only their names."""
-        return self.complete or self.private is not None or bool(self.own_orders)
-
     def takes(self, name: str, shape: Shape | None) -> bool:
         """Whether a variable created with an unknown shape can hold a value of this shape.
 

@@ -249,22 +249,6 @@ def named_slot(full_name: str, variables: Mapping[str, _T]) -> tuple[str, str, _
     return cls, parts[cut - 1], variables["/".join(parts[cut:])]
 
 
-def split_after(name: str, endings: Collection[str]) -> tuple[str, str]:
-    """The path and the slot in a Keras 3 slot name, if only the path's last part is known.
-
-    The longest path that ends in one of ``endings`` is used; ("", "") if there is none of up to
-    four words.
-
-    >>> split_after("encoder_dense_kernel_momentum", {"kernel", "bias"})
-    ('encoder_dense_kernel', 'momentum')
-    """
-    parts = name.split("_")
-    for end in range(len(parts) - 1, 0, -1):
-        if any("_".join(parts[start:end]) in endings for start in range(max(0, end - 4), end)):
-            return "_".join(parts[:end]), "_".join(parts[end:])
-    return "", ""
-
-
 def optimizer_value(attribute: str) -> tuple[str, Role]:
     """Name and role of an optimizer's value that belongs to no variable of the model.
 

@@ -22,7 +22,7 @@ _OF_CHECKPOINT = "in the checkpoint, not used"
 _OF_LAYER = f"{_OF_CHECKPOINT}, in layers whose other weights were restored"
 _OF_NOBODY = (
     "in the checkpoint, not used: the file identifies their variables only by position. A policy "
-    "with `optimizer: reset` begins the optimizer anew"
+    "with `optimizer: reset` starts the optimizer from scratch"
 )
 _OF_MISSING = "of these, unchanged too"
 _OTHER_SHAPE = "with another shape in the checkpoint, unchanged in the model"

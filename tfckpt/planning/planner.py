@@ -24,7 +24,7 @@ from tfckpt.core.gc_pause import gc_paused
 from tfckpt.core.inventory import Role
 from tfckpt.planning.adaptation.pipeline import Adaptations
 from tfckpt.planning.checks.comparison import Comparison
-from tfckpt.planning.checks.one_sided import OF_OPTIMIZERS, kind
+from tfckpt.planning.checks.one_sided import OF_OPTIMIZERS, as_wholes, kind
 from tfckpt.planning.checks.step import (
     SAVE_COUNTER,
     Severity,
@@ -37,7 +37,6 @@ from tfckpt.planning.checks.step import (
 from tfckpt.planning.checks.unmatched import Unmatched, is_adapter
 from tfckpt.planning.ema import with_averages
 from tfckpt.planning.matching.layers import Layers
-from tfckpt.planning.matching.optimizers import as_wholes
 from tfckpt.planning.matching.routing import Route, Router
 from tfckpt.planning.matching.rules import Renames, Rules, also_known, by_role
 from tfckpt.planning.plan import Plan
@@ -142,7 +141,7 @@ class _Planning:
             self._steps.append(self._unmatched.unexpected(stored, reason, target, rival=rival))
         if len(self._steps) > len(self._straight):  # those are in order
             self._steps.sort(key=_order)
-        self._steps = as_wholes(self._steps, self._policy, self._stored, self._live)
+        self._steps = as_wholes(self._steps, self._policy, self._live)
         problems = (
             *self._idle_rules(routes),
             *coverage(self._policy, self._steps, self._stored, self._live),

@@ -1,14 +1,12 @@
 """Base class, field types and validation errors of the models of a config.
 
-Models are strict (``"3"`` is not a number), frozen, and refuse unknown keys. A model created in
-Python raises the same :class:`~tfckpt.errors.PolicyError` as a file. Validators raise a
+Models are strict (``"3"`` is not a number), frozen, and refuse unknown keys. Validators raise a
 :func:`fault`, which ``messages`` turns into a problem with its path.
 
-``${VAR}`` and ``${VAR:-default}`` of a file are expanded in the types :data:`Text` and
-:data:`PathText`: after parsing, so that a variable cannot change the structure of the file; once,
-so that a variable's value is never expanded itself; and not in selectors and model names, where
-``$`` belongs to regular expressions. An empty variable counts as unset, as with ``:-`` in a shell:
-an empty RUN_DIR would make ``${RUN_DIR}/checkpoints`` a directory of the root.
+``${VAR}`` and ``${VAR:-default}`` of a file are expanded in :data:`Text`, :data:`PathText`: once,
+after parsing, so that a variable cannot change the structure of the file; and not in selectors,
+where ``$`` belongs to regular expressions. An empty variable counts as unset, as with ``:-`` in a
+shell: an empty RUN_DIR would make ``${RUN_DIR}/checkpoints`` a directory of the root.
 """
 
 from __future__ import annotations

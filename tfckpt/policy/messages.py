@@ -1,9 +1,8 @@
 """pydantic's errors in the terms of a config file.
 
 pydantic reports inputs, literals and tuples; the author of a config wrote lists, words and
-mappings. Every error becomes a :class:`ConfigFault`: the path of keys to it, the value there, and a
-:class:`~tfckpt.errors.Problem` that says what was expected. Valid keys are read from the models, so
-that a misspelled key gets a suggestion from its own mapping.
+mappings. Every error becomes a :class:`ConfigFault`: the path of keys to it, the value there, and
+what was expected. A misspelled key gets a suggestion from its own mapping.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ Each class is one mapping of the file, each field one key (``assert_`` is ``asse
 ``name`` is its key under ``policies``). Keys are named as in TensorFlow and Keras where possible.
 ``assert`` and ``expect_partial`` are presets over ``on_missing`` and ``on_unexpected``, resolved
 when the policy is created, so that no other module has to know them.
-
-Refused: unknown keys, wrong types, invalid selectors, and two keys that contradict each other.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from tfckpt.errors import CheckpointError, DamagedCheckpointError
 from tfckpt.stored.bundles.bundle import Bundle, index_path
 from tfckpt.stored.bundles.encoding.table import looks_like_table
 from tfckpt.stored.commits import record_file
-from tfckpt.stored.formats.checkpoint import StoredCheckpoint
+from tfckpt.stored.formats.checkpoint import Opening, StoredCheckpoint
 from tfckpt.stored.graphs.keys import OBJECT_GRAPH
 from tfckpt.stored.io.files import LOCAL, Files, join
 from tfckpt.stored.paths.wrong_paths import SAVED_MODELS, SUFFIX, VARIABLES, shards_of
@@ -71,7 +71,7 @@ def open_checkpoint(
     """Open a checkpoint and name its values."""
     module, name = _OPENERS[detect(path, files)]
     opener: Callable[..., StoredCheckpoint] = getattr(importlib.import_module(module), name)
-    return opener(path, roots=roots, bases=bases, files=files)
+    return opener(path, Opening(roots, bases, files))
 
 
 SAVED_MODEL = "saved_model"
@@ -79,32 +79,30 @@ SAVED_MODEL = "saved_model"
 
 def open_bundle(
     prefix: str,
+    opening: Opening,
     *,
-    roots: Mapping[str, Root] | None = None,
-    bases: Collection[str] = (),
-    files: Files = LOCAL,
     kind: str = "",
     metadata: Mapping[tuple[str, ...], Metadata] = MappingProxyType({}),
 ) -> StoredCheckpoint:
     """Open a checkpoint that consists of an index and data files, and name its values."""
     try:
-        bundle = Bundle.open(prefix, files)
+        bundle = Bundle.open(prefix, opening.files)
     except DamagedCheckpointError as error:
-        raise error.named(record_file.names_of(prefix, files)) from error
+        raise error.named(record_file.names_of(prefix, opening.files)) from error
     try:
-        record = record_file.read(prefix, files, bundle.digest)
+        record = record_file.read(prefix, opening.files, bundle.digest)
         if record is not None:
             detected, inventory = "tfckpt", _check(record.inventory, bundle)
-            if roots and not _same_roots(inventory.roots, roots):
+            if opening.roots and not _same_roots(inventory.roots, opening.roots):
                 from tfckpt.stored.graphs.rename_roots import moved_to
 
-                inventory = moved_to(inventory, roots)
+                inventory = moved_to(inventory, opening.roots)
         else:
             from tfckpt.stored import unrecorded  # not needed where a record exists
 
             exported = kind == SAVED_MODEL
             detected, inventory = unrecorded.named(
-                bundle, roots, bases, metadata, exported=exported
+                bundle, opening.roots, opening.bases, metadata, exported=exported
             )
     except BaseException:
         bundle.close()

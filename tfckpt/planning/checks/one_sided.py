@@ -1,4 +1,4 @@
-"""What one side does not have at all: one reading, so it is left, and said.
+"""What one side does not have at all: one reading, so it is left, or begins as a new one, and said.
 
 That is an optimizer or a loss scale, if the other side has none left that it could be; slots that
 the model's optimizer does not keep; hyperparameters; and seeds, integer counters and positions in
@@ -12,11 +12,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 from tfckpt.core.inventory import Role
-from tfckpt.core.optimizer_names import LOSS_SCALE
-from tfckpt.planning.checks.step import is_save_counter
+from tfckpt.core.optimizer_names import AT_ZERO, LOSS_SCALE, OPTIMIZERS, begins_as_weights
+from tfckpt.planning.checks.step import ASSIGNED, Severity, Status, is_save_counter
 
 if TYPE_CHECKING:
     from tfckpt.core.inventory import Entry, Inventory, Shape
+    from tfckpt.planning.checks.step import Step
     from tfckpt.policy import Policy
 
     Kind: TypeAlias = tuple[Role, str, Shape | None]
@@ -27,6 +28,9 @@ NO_SLOT = "only in the checkpoint, since the model's optimizer has no such slot"
 NOT_TRAINED = "only in the checkpoint, since its variable is not trained now"
 ONLY_LIVE = "only in the model, which keeps it"
 ONLY_STORED = "only in the checkpoint, where it stays"
+AT_WEIGHTS = "begins at the restored weights"
+TRAINED_NOW = "begins as a new one, since its variable was not trained when it was saved"
+NEW_SLOT = "begins as a new one, since the checkpoint's optimizer has no such slot"
 ONE_SIDED = (NO_STATE, NO_OPTIMIZER, NO_SLOT, NOT_TRAINED, ONLY_LIVE, ONLY_STORED)
 OF_OPTIMIZERS = frozenset({Role.SLOT, Role.ITERATIONS, Role.HYPERPARAMETER})
 
@@ -42,6 +46,9 @@ def asks(policy: Policy, key: str) -> bool:
     return asserted or key in policy.model_fields_set
 
 
+_STATE = frozenset({Role.SLOT, Role.ITERATIONS})
+
+
 class OneSided:
     """Says of values without a counterpart whether they can be nothing else."""
 
@@ -54,15 +61,16 @@ class OneSided:
         )
 
     @cached_property
-    def _optimizers(self) -> tuple[set[str], set[str]]:
+    def optimizers(self) -> tuple[set[str], set[str]]:
         """The paths of the optimizers and loss scales of both sides."""
         stored, live = map(_optimizers, self._sides)
         return stored, live
 
     @cached_property
-    def _slots(self) -> set[str]:
-        entries = self._sides[1].entries.values()
-        return {entry.slot for entry in entries if entry.role is Role.SLOT}
+    def slots(self) -> tuple[set[str], set[str]]:
+        """The slots that the optimizers of both sides have."""
+        stored, live = ({entry.slot for entry in side.entries.values()} for side in self._sides)
+        return stored, live
 
     def missing(self, live: Entry, *, rival: bool) -> str:
         """Why a live value is left as it is; ``""`` if it is asked for.
@@ -71,7 +79,7 @@ class OneSided:
         """
         if self._asks_missing:
             return ""
-        stored, other = self._optimizers
+        stored, other = self.optimizers
         if live.role in OF_OPTIMIZERS and optimizer_of(live, self._sides[1]) not in stored:
             return NO_STATE if stored <= other else ""
         return ONLY_LIVE if self._stands_alone(live, rival=rival) else ""
@@ -83,13 +91,13 @@ class OneSided:
         """
         if self._asks_unexpected:
             return ""
-        other, live = self._optimizers
+        other, live = self.optimizers
         if stored.role in OF_OPTIMIZERS and optimizer_of(stored, self._sides[0]) not in live:
             return NO_OPTIMIZER if live <= other else ""
         if stored.role is Role.SLOT and not rival:
             if stored.of and self._sides[1].find(stored.of) is None:
                 return ""
-            return NOT_TRAINED if stored.of and stored.slot in self._slots else NO_SLOT
+            return NOT_TRAINED if stored.of and stored.slot in self.slots[1] else NO_SLOT
         return ONLY_STORED if self._stands_alone(stored, rival=rival) else ""
 
     def _stands_alone(self, entry: Entry, *, rival: bool) -> bool:
@@ -120,3 +128,66 @@ def _counts(entry: Entry) -> bool:
     """Whether it is an integer given by keyword; to TensorFlow, what was not given is a weight."""
     given = entry.role in (Role.STATE, Role.WEIGHT) and "/" not in entry.name
     return given and entry.shape == () and "int" in entry.dtype
+
+
+def as_wholes(steps: list[Step], policy: Policy, live: Inventory) -> list[Step]:
+    """Let what is left of each optimizer fit what is restored.
+
+    - The slots of variables that are not restored are left, unless no slot's variable is: then the
+      variables come from somewhere else.
+    - An average of restored weights that is not restored itself begins at these.
+    - A slot that the checkpoint cannot have begins as a new one beside the others of its optimizer.
+    """
+    by_name = {step.name: step for step in steps if step.name}
+    restored = {name for name, step in by_name.items() if step.status in ASSIGNED}
+    slots = [step for step in by_name.values() if step.live and step.live.of in by_name]
+    apart = restored.isdisjoint(step.entry.of for step in slots if step.name in restored)
+    unlike = [s for s in slots if (s.name in restored) != (s.entry.of in restored)]
+    if not unlike:
+        return steps
+    known, changed = _Known(steps, policy, live), {}
+    for step in unlike:
+        variable = by_name[step.entry.of]
+        if variable.name in restored:
+            if reason := known.beginning(step):
+                begun = step._replace(status=Status.RESET, severity=Severity.NOTE)
+                changed[step.name] = begun._replace(reason=reason, hint="")
+        elif not apart and variable.severity is not Severity.ERROR:
+            reason = f"its variable is not restored: {variable.reason}"
+            changed[step.name] = step._replace(status=Status.EXCLUDED, reason=reason, changes=())
+    return [changed.get(step.name, step) for step in steps]
+
+
+class _Known:
+    """What is known of the optimizers of a plan."""
+
+    def __init__(self, steps: list[Step], policy: Policy, live: Inventory) -> None:
+        self._live = live
+        self._asked = asks(policy, "on_missing")
+        assigned = [step.live for step in steps if step.live and step.status in ASSIGNED]
+        state = [entry for entry in assigned if entry.role in _STATE]
+        self._restored = {optimizer_of(entry, live) for entry in state}
+        self._trained = {entry.of for entry in state}
+        stored = [step for step in steps if step.stored and step.stored.role is Role.SLOT]
+        self._slots = {step.entry.slot for step in stored}
+        unused = (s for s in stored if not s.live and s.severity is Severity.ERROR)
+        self._unused = {step.entry.slot for step in unused}
+
+    def beginning(self, step: Step) -> str:
+        """What a slot of a restored variable begins at; "" if nothing is known."""
+        slot, path = step.entry.slot, optimizer_of(step.entry, self._live)
+        cls = self._live.optimizers.get(path, "")
+        of_weights = begins_as_weights(slot, cls)
+        if step.severity is not Severity.ERROR:
+            spared = {Status.MISSING, Status.EXCLUDED}
+            return AT_WEIGHTS if of_weights and step.status in spared else ""
+        if step.status is not Status.MISSING or self._asked or slot in self._unused:
+            return ""
+        if of_weights:
+            return AT_WEIGHTS
+        if path not in self._restored:
+            return ""
+        if slot in self._slots:
+            return "" if step.entry.of in self._trained else TRAINED_NOW
+        optional = AT_ZERO.union(OPTIMIZERS[cls].more if cls in OPTIMIZERS else ())
+        return NEW_SLOT if slot in optional else ""

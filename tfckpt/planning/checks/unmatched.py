@@ -32,7 +32,7 @@ _NOT_SAVED = (
 )
 NO_SUCH_NAME = "the model has nothing with this name"
 _SEVERITY = {"error": Severity.ERROR, "warn": Severity.WARN, "ignore": Severity.NOTE}
-_ANEW = "optimizer: reset begins the optimizer anew"
+_ANEW = "optimizer: reset starts the optimizer from scratch"
 _MISSING_SLOT_HINT = f"{_ANEW}; to leave only these as they are, declare them in expect_missing"
 _LEFT_SLOT_HINT = f"{_ANEW}; to leave out only these, declare them in expect_unexpected"
 _SETTING_HINT = (
@@ -124,12 +124,12 @@ class Unmatched:
             reason = "not in the checkpoint: write() was used, or its writer does not count saves"
         elif live.role is Role.VOCABULARY:
             reason = _NOT_SAVED
-        elif live.role in OF_OPTIMIZERS and not self._optimizers[0]:
+        elif live.role in OF_OPTIMIZERS and not self._one_sided.optimizers[0]:
             reason = "the model has an optimizer, but the checkpoint has no optimizer state"
             return reason, f"{self._weights_alone}; or {_ANEW}"
         elif live.role is Role.SLOT and self._stored.find(live.of) is not None:
             reason = "the checkpoint's optimizer has no such slot"
-            if live.slot in self._slots[0]:
+            if live.slot in self._one_sided.slots[0]:
                 reason = "the checkpoint has no slot for this variable, which was not trained then"
             return reason, _MISSING_SLOT_HINT
         else:
@@ -149,7 +149,7 @@ class Unmatched:
         hint = ""
         if severity is Severity.ERROR:
             hint = UNEXPECTED_HINT
-            if not reason and stored.role in OF_OPTIMIZERS and not self._optimizers[1]:
+            if not reason and stored.role in OF_OPTIMIZERS and not self._one_sided.optimizers[1]:
                 why = "the checkpoint has optimizer state, but the model has no optimizer"
                 hint = f"compile the model, or {self._weights_alone}"
             elif not reason and is_adapter(stored.name):
@@ -163,7 +163,7 @@ class Unmatched:
                 )
             elif not reason and stored.role is Role.SLOT and self._live.find(stored.of) is not None:
                 why = "the model's optimizer has no such slot"
-                if stored.slot in self._slots[1]:
+                if stored.slot in self._one_sided.slots[1]:
                     why = "the model has no slot for this variable, which is not trained now"
                 hint = _LEFT_SLOT_HINT
             elif not reason and stored.role is Role.HYPERPARAMETER:
@@ -175,20 +175,10 @@ class Unmatched:
         """The seeds of unnamed layers on both sides."""
         return Seeds(self._policy, self._stored, self._live)
 
-    @cached_property
-    def _optimizers(self) -> tuple[bool, bool]:
-        """Whether the checkpoint has optimizer state, and whether the model does."""
-        return _has_optimizer(self._stored), _has_optimizer(self._live)
-
     @property
     def by_role(self) -> bool:
         """Whether the reason for an unused value of an absent variable depends only on its role."""
         return not self._absent_objects and not self._live.aliases
-
-    @cached_property
-    def _slots(self) -> tuple[set[str], set[str]]:
-        """The slot names of the optimizers, in the checkpoint and in the model."""
-        return _slots(self._stored), _slots(self._live)
 
     @cached_property
     def _absent_objects(self) -> list[str]:
@@ -216,12 +206,3 @@ class Unmatched:
 
 def _top(name: str) -> str:
     return name.partition("/")[0]
-
-
-def _has_optimizer(inventory: Inventory) -> bool:
-    entries = inventory.entries.values()
-    return bool(inventory.optimizers) or any(entry.role in OF_OPTIMIZERS for entry in entries)
-
-
-def _slots(inventory: Inventory) -> set[str]:
-    return {entry.slot for entry in inventory.entries.values() if entry.role is Role.SLOT}

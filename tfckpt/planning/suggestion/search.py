@@ -219,7 +219,7 @@ class _Search:
         if not sides[0]:
             return self._better(changes, plan, {"optimizer": _RESETS[-1]})
         kept = [s for s in plan.assignments if s.entry.role is Role.SLOT]
-        if kept and not any(step.status is Status.SUSPECT for step in errors):
+        if kept and not any(s.status is Status.SUSPECT or s.entry.of.isdecimal() for s in errors):
             return changes, plan  # a few values of one side: they are left out one by one
         for resets in _RESETS:
             better, found = self._better(changes, plan, {"optimizer": resets})

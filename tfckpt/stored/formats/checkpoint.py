@@ -7,16 +7,26 @@ from __future__ import annotations
 
 import dataclasses
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     import numpy as np
     from typing_extensions import Self
 
-    from tfckpt.core.inventory import Inventory
+    from tfckpt.core.inventory import Inventory, Root
     from tfckpt.stored.commits.record import CommitRecord
+    from tfckpt.stored.io.files import Files
+
+
+class Opening(NamedTuple):
+    """What a reader needs besides the path: names of the live objects, and the file system."""
+
+    roots: Mapping[str, Root] | None
+    bases: Collection[str]
+    files: Files
+
 
 # A description of each kind of checkpoint, to follow its path and a colon.
 KINDS: Mapping[str, str] = MappingProxyType(

@@ -21,14 +21,14 @@ from tfckpt.core.optimizer_names import optimizer_value
 from tfckpt.errors import DamagedCheckpointError
 from tfckpt.stored.formats.checkpoint import StoredCheckpoint
 from tfckpt.stored.formats.export import METADATA, ROLES, TENSORS
-from tfckpt.stored.io.files import LOCAL, Files, digest_of, reading
+from tfckpt.stored.io.files import digest_of, reading
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     import numpy as np
 
-    from tfckpt.core.inventory import Root
+    from tfckpt.stored.formats.checkpoint import Opening
     from tfckpt.stored.io.files import Handle
 
 MAX_HEADER = 100_000_000  # the format's own limit
@@ -43,16 +43,10 @@ def looks_like_safetensors(head: bytes) -> bool:
     return head[_LENGTH : _LENGTH + 1] == b"{" and 0 < length <= MAX_HEADER
 
 
-def open_safetensors(
-    path: str,
-    *,
-    roots: Mapping[str, Root] | None = None,
-    bases: Collection[str] = (),
-    files: Files = LOCAL,
-) -> StoredCheckpoint:
+def open_safetensors(path: str, opening: Opening) -> StoredCheckpoint:
     """Open a safetensors file."""
     with reading(path):
-        handle = files.open_read(path)
+        handle = opening.files.open_read(path)
         try:
             values = SafetensorsValues(path, handle)
             entries = (

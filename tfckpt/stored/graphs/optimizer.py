@@ -21,13 +21,12 @@ from tfckpt.core.optimizer_names import (
     optimizer_value,
     slot_among,
     slot_name,
-    split_after,
     split_slot,
     v1_class,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from tfckpt.stored.graphs.reader import GraphReader
 
@@ -164,7 +163,7 @@ class OptimizerGraph:
         groups: dict[str, dict[str, tuple[str, int]]] = {}
         for position, value in unnamed:
             name = self._reader.full_name(value).rpartition("/")[2]
-            path, slot = split_after(name, last_names)
+            path, slot = _split_after(name, last_names)
             groups.setdefault(path, {})[slot] = position, value
         slots = {frozenset(group) for group in groups.values()}
         if len(groups) != len(variables) or len(slots) != 1:
@@ -282,6 +281,22 @@ def _first(full_name: str) -> str:
     """The optimizer class in the name of one of its own values."""
     name, slash, _ = full_name.partition("/")
     return optimizer_class(snake_case(name)) if slash else ""
+
+
+def _split_after(name: str, endings: Collection[str]) -> tuple[str, str]:
+    """The path and the slot in a Keras 3 slot name, if only the path's last part is known.
+
+    The longest path that ends in one of ``endings`` is used; ("", "") if there is none of up to
+    four words.
+
+    >>> _split_after("encoder_dense_kernel_momentum", {"kernel", "bias"})
+    ('encoder_dense_kernel', 'momentum')
+    """
+    parts = name.split("_")
+    for end in range(len(parts) - 1, 0, -1):
+        if any("_".join(parts[start:end]) in endings for start in range(max(0, end - 4), end)):
+            return "_".join(parts[:end]), "_".join(parts[end:])
+    return "", ""
 
 
 def _numeric(item: tuple[str, int]) -> tuple[int, str]:

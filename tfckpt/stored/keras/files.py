@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
 from tfckpt.stored.formats.checkpoint import StoredCheckpoint
 from tfckpt.stored.graphs.reader import KERAS_BASES
-from tfckpt.stored.io.files import LOCAL, Files, join, reading
+from tfckpt.stored.io.files import join, reading
 from tfckpt.stored.keras import keras2_h5, model
 from tfckpt.stored.keras.archive import MAX_TEXT, Archive
 from tfckpt.stored.keras.hdf5 import FilePart, H5Group, Hdf5
@@ -25,8 +25,8 @@ from tfckpt.stored.keras.values import KerasValues
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
-    from tfckpt.core.inventory import Root
-    from tfckpt.stored.io.files import Handle
+    from tfckpt.stored.formats.checkpoint import Opening
+    from tfckpt.stored.io.files import Files, Handle
 
 CONFIG, WEIGHTS = "config.json", "model.weights"
 MAX_SHARDS = 100_000
@@ -37,28 +37,16 @@ _OTHER_WRITERS = {
 }
 
 
-def open_hdf5(
-    path: str,
-    *,
-    roots: Mapping[str, Root] | None = None,
-    bases: Collection[str] = (),
-    files: Files = LOCAL,
-) -> StoredCheckpoint:
+def open_hdf5(path: str, opening: Opening) -> StoredCheckpoint:
     """Open an HDF5 file that Keras wrote."""
-    with _Parts(path, files) as parts:
+    with _Parts(path, opening.files) as parts:
         parts.add(path, FilePart(parts.open(path)))
-        return parts.opened({}, bases)
+        return parts.opened({}, opening.bases)
 
 
-def open_archive(
-    path: str,
-    *,
-    roots: Mapping[str, Root] | None = None,
-    bases: Collection[str] = (),
-    files: Files = LOCAL,
-) -> StoredCheckpoint:
+def open_archive(path: str, opening: Opening) -> StoredCheckpoint:
     """Open a ``.keras`` archive; none of its code or configuration is run."""
-    with _Parts(path, files) as parts:
+    with _Parts(path, opening.files) as parts:
         archive = Archive(parts.open(path), path)
         parts.closing.callback(archive.close)
         config = _json(archive.text(CONFIG) or b"{}", path, CONFIG)
@@ -66,27 +54,21 @@ def open_archive(
             stream, check = archive.stream(name)
             parts.checks.append(check)
             parts.add(f"{path}:{name}", stream)
-        return parts.opened(config, bases)
+        return parts.opened(config, opening.bases)
 
 
-def open_shards(
-    path: str,
-    *,
-    roots: Mapping[str, Root] | None = None,
-    bases: Collection[str] = (),
-    files: Files = LOCAL,
-) -> StoredCheckpoint:
+def open_shards(path: str, opening: Opening) -> StoredCheckpoint:
     """Open the shards that a ``.weights.json`` lists, in its own directory."""
-    with _Parts(path, files) as parts:
+    with _Parts(path, opening.files) as parts:
         handle = parts.open(path)
         for name in _shards(_json(handle.pread(0, min(handle.size, MAX_TEXT)), path), path):
             shard = join(os.path.split(path)[0], name)
-            if not files.exists(shard):
+            if not opening.files.exists(shard):
                 message = f"does not exist, but {path} lists it as a shard"
                 hint = "Copy all shards along with the `.weights.json`."
                 raise DamagedCheckpointError(message, path=shard, hint=hint)
             parts.add(shard, FilePart(parts.open(shard)))
-        return parts.opened({}, bases)
+        return parts.opened({}, opening.bases)
 
 
 class _Parts:

@@ -49,16 +49,17 @@ from tfckpt.stored.bundles.index import (
     slice_key,
 )
 from tfckpt.stored.formats.checkpoint import StoredCheckpoint
-from tfckpt.stored.io.files import LOCAL, Files, digest_of
+from tfckpt.stored.io.files import Files, digest_of
 from tfckpt.stored.paths.wrong_paths import saver_v1_files
 from tfckpt.stored.tf1.key_names import name_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import numpy as np
 
-    from tfckpt.core.inventory import Root, Shape
+    from tfckpt.core.inventory import Shape
+    from tfckpt.stored.formats.checkpoint import Opening
     from tfckpt.stored.io.files import Handle
 
 # Size of the list of tensors: enough for ten million.
@@ -173,17 +174,11 @@ class SaverV1:
             return array_of(data, dtype, shape)
 
 
-def open_saver_v1(
-    prefix: str,
-    *,
-    roots: Mapping[str, Root] | None = None,
-    bases: Collection[str] = (),
-    files: Files = LOCAL,
-) -> StoredCheckpoint:
+def open_saver_v1(prefix: str, opening: Opening) -> StoredCheckpoint:
     """Open a checkpoint in format version 1 and name its values."""
-    values = SaverV1(saver_v1_files(prefix, files), files)
+    values = SaverV1(saver_v1_files(prefix, opening.files), opening.files)
     try:
-        inventory = name_keys(prefix, values.entries, roots, bases)
+        inventory = name_keys(prefix, values.entries, opening.roots, opening.bases)
     except BaseException:
         values.close()
         raise
