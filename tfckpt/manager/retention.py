@@ -179,8 +179,8 @@ def run_before(saved: Sequence[SavedCheckpoint]) -> SavedCheckpoint | None:
     if newest is None or newest.run_first is None:
         return None
     ahead = [one for one in saved if one.number < newest.run_first and _is_ahead(one, newest)]
-    saves = {one.number: _saves(one) if one.step is None else 0 for one in ahead}
-    return max(ahead, key=lambda one: (one.step or 0, saves[one.number], one.number), default=None)
+    reach = lambda one: (one.step or 0, (one.step is None) * _saves(one), one.number)  # noqa: E731
+    return max(ahead, key=reach, default=None)
 
 
 def _is_ahead(one: SavedCheckpoint, newest: SavedCheckpoint) -> bool:

@@ -43,7 +43,7 @@ from tfckpt.planning.plan import Plan
 from tfckpt.policy.adapt import PlanContext
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from tfckpt.core.inventory import Entry, Inventory
     from tfckpt.errors import Problem
@@ -323,25 +323,26 @@ class _Planning:
                 self._excluded[variable] = self._exclude.first(variable)
             if (rule := self._excluded[variable]) is not None:
                 return f"exclude: {rule} matches its variable"
-        holder = self._holder(name) if entry.role in OF_OPTIMIZERS else ""
+        holder = ""
+        if self._holders and entry.role in OF_OPTIMIZERS:
+            paths = (path for path in self._holders if name.startswith(f"{path}/"))
+            holder = self._holders.get(next(paths, ""), "")
         if self._include.first(name, holder) is None:
             if holder and (rule := self._include.first(f"{holder}/\0")) is not None:
                 return f"{rule} means the weights; name the optimizer to include it"
             return "no include rule selects it"
         return self._kept.get(entry.role, "")
 
-    def _holder(self, name: str) -> str:
-        """What has weights, and the optimizer that a live name is of; "" for nothing."""
-        paths = (path for path in self._holders if name.startswith(f"{path}/"))
-        return self._holders.get(min(paths, key=len, default=""), "")
-
     @cached_property
     def _holders(self) -> dict[str, str]:
-        sides = self._live, self._stored
-        holders = {p: p.rpartition("/")[0] for side in sides for p in side.optimizers}
-        weights = [e.name for e in self._live.entries.values() if e.role is Role.WEIGHT]
-        with_weights = {each for each in holders.values() if _any_below(each, weights)}
-        return {path: each * (each in with_weights) for path, each in holders.items()}
+        """Path of an optimizer, the outer ones first → the object with weights that has it."""
+        found = {}
+        for path in sorted({*self._live.optimizers, *self._stored.optimizers}, key=len):
+            holder = path.rpartition("/")[0]
+            entries = self._live.entries.values() if holder and holder not in found else ()
+            if any(e.role is Role.WEIGHT and e.name.startswith(f"{holder}/") for e in entries):
+                found[path] = holder
+        return found
 
     def _variable(self, slot: Entry) -> str:
         """The live name of a slot's variable, after renaming, whether or not it exists."""
@@ -371,10 +372,6 @@ class _Planning:
             yield from self._adaptations.unused(live, live_aliases)
         yield from self._expected[0].unmet(live, "not missing", live_aliases)
         yield from self._expected[1].unmet(stored, "not unexpected", stored_aliases)
-
-
-def _any_below(path: str, names: Iterable[str]) -> bool:
-    return any(name.startswith(f"{path}/") for name in names)
 
 
 def _order(step: Step) -> tuple[str, str, str]:

@@ -49,9 +49,7 @@ if TYPE_CHECKING:
 
 def describe(tree: Tree, optimizer: Any, node: Node) -> None:
     """Add an optimizer's own values to its node; :func:`finish` adds the slots."""
-    named = v1_class if is_v1(optimizer) else snake_case
-    labels = [named(cls.__name__) for cls in type(optimizer).__mro__]
-    node.label = next((label for label in labels if label in OPTIMIZERS), labels[0])
+    node.label = _class(optimizer)
     if has_named_slots(optimizer):
         for edge, child in tf.train.TrackableView.children(optimizer).items():
             if is_variable(child):
@@ -70,6 +68,15 @@ def describe(tree: Tree, optimizer: Any, node: Node) -> None:
             tree.attach(node, attribute, value)
         elif is_variable(value):
             _scalar(tree, node, attribute, value)
+
+
+def _class(optimizer: Any) -> str:
+    """Its class, or the known one that it is a subclass of: it has the same state."""
+    named = v1_class if is_v1(optimizer) else snake_case
+    for cls in type(optimizer).__mro__:
+        if (label := named(cls.__name__)) in OPTIMIZERS:
+            return label
+    return named(type(optimizer).__name__)
 
 
 def describe_scale(tree: Tree, outer: Any, node: Node) -> None:

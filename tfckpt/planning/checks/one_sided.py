@@ -69,8 +69,8 @@ class OneSided:
     @cached_property
     def slots(self) -> tuple[set[str], set[str]]:
         """The slots that the optimizers of both sides have."""
-        stored, live = ({entry.slot for entry in side.entries.values()} for side in self._sides)
-        return stored, live
+        stored, live = self._sides
+        return {e.slot for e in stored.entries.values()}, {e.slot for e in live.entries.values()}
 
     def missing(self, live: Entry, *, rival: bool) -> str:
         """Why a live value is left as it is; ``""`` if it is asked for.
@@ -118,8 +118,11 @@ def _optimizers(inventory: Inventory) -> set[str]:
 
 def optimizer_of(entry: Entry, inventory: Inventory) -> str:
     """The path of the optimizer, or of the loss scale, that a value is of."""
-    inside = [path for path in inventory.optimizers if entry.name.startswith(f"{path}/")]
-    path = max(inside, key=len, default=entry.name.partition("/")[0])
+    path = ""
+    for each in inventory.optimizers:
+        if len(each) > len(path) and entry.name.startswith(f"{each}/"):
+            path = each
+    path = path or entry.name.partition("/")[0]
     scale = f"{path}/{LOSS_SCALE}"
     return scale if entry.name.startswith(f"{scale}/") else path
 
@@ -141,10 +144,10 @@ def as_wholes(steps: list[Step], policy: Policy, live: Inventory) -> list[Step]:
     by_name = {step.name: step for step in steps if step.name}
     restored = {name for name, step in by_name.items() if step.status in ASSIGNED}
     slots = [step for step in by_name.values() if step.live and step.live.of in by_name]
-    apart = restored.isdisjoint(step.entry.of for step in slots if step.name in restored)
     unlike = [s for s in slots if (s.name in restored) != (s.entry.of in restored)]
     if not unlike:
         return steps
+    apart = restored.isdisjoint(step.entry.of for step in slots if step.name in restored)
     known, changed = _Known(steps, policy, live), {}
     for step in unlike:
         variable = by_name[step.entry.of]

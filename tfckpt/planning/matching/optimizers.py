@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.core.inventory import Role
 from tfckpt.core.optimizer_names import (
@@ -27,6 +27,7 @@ STEPS_HINT = (
     "optimizer: {iterations: restore} keeps the number, and so the place in a schedule; optimizer: "
     "reset starts from scratch"
 )
+_LIKE = {name: known.like for name, known in OPTIMIZERS.items() if known.like}
 HINT = "optimizer: reset starts it from scratch; match: name restores it anyway"
 
 
@@ -38,7 +39,7 @@ class Optimizers:
         self._verdicts: dict[tuple[str, str], str] = {}
 
     @cached_property
-    def _owners(self) -> list[dict[str, _Optimizer]]:
+    def _owners(self) -> list[_Owners]:
         return [*map(_optimizers, self._sides)]
 
     @cached_property
@@ -46,13 +47,13 @@ class Optimizers:
         """Whether no slot with the same name on both sides is ambiguous."""
         if not any(entry.of for entry in self._sides[1].entries.values()):
             return True
-        old, new = ({owner.path: owner for owner in side.values()} for side in self._owners)
+        (_, old), (_, new) = self._owners
         return not any(_differ(old[path], new[path]) for path in old.keys() & new.keys())
 
     def ambiguity(self, stored: Entry, live: Entry) -> str:
         """Why a stored slot should not go into a live one; ``""`` for no reason."""
-        names = stored.name, live.name
-        old, new = (owners.get(name) for owners, name in zip(self._owners, names, strict=True))
+        (there, _), (here, _) = self._owners
+        old, new = there.get(stored.name), here.get(live.name)
         if old is None or new is None or not old.path or not new.path:
             return ""
         if (paths := (old.path, new.path)) not in self._verdicts:
@@ -68,23 +69,21 @@ class Optimizers:
         return _differ(old, new)
 
     @cached_property
-    def _accumulating(self) -> list[set[str]]:
-        return [_having(side, ACCUMULATED) for side in self._sides]
-
-    @cached_property
-    def _numbered(self) -> set[str]:
-        """The paths of stored optimizers of which only numbers are known."""
-        return _having(self._sides[0], "vars")
+    def _accumulating(self) -> tuple[set[str], set[str]]:
+        """The paths of the optimizers that accumulate gradients, on both sides."""
+        mark, (stored, live) = f"/{ACCUMULATED}/", self._sides
+        there = {name.partition(mark)[0] for name in stored.entries if mark in name}
+        return there, {name.partition(mark)[0] for name in live.entries if mark in name}
 
     def ambiguity_of_steps(self, stored: Entry, live: Entry) -> str:
         """Why a counter may count something else: Keras counts batches that accumulate."""
-        paths = [entry.name.removesuffix("/iterations") for entry in (stored, live)]
-        old, new = map(set.__contains__, self._accumulating, paths)
-        if old == new or paths[0] in self._numbered:
-            return ""
+        path, (there, here) = stored.name.removesuffix("/iterations"), self._accumulating
+        old, new = path in there, live.name.removesuffix("/iterations") in here
+        if old == new or any(name.startswith(f"{path}/vars/") for name in self._sides[0].entries):
+            return ""  # a file may only number its slots
         counts = ("batches, of which several are one update", "updates")
-        there, here = counts if old else counts[::-1]
-        return f"counts {there} in the checkpoint, and {here} in the model"
+        first, second = counts if old else counts[::-1]
+        return f"counts {first} in the checkpoint, and {second} in the model"
 
 
 @dataclasses.dataclass(slots=True)
@@ -96,13 +95,14 @@ class _Optimizer:
     slots: set[str]
 
 
-def _having(inventory: Inventory, word: str) -> set[str]:
-    mark = f"/{word}/"
-    return {name.partition(mark)[0] for name in inventory.entries if mark in name}
+class _Owners(NamedTuple):
+    """The optimizers by the names of their slots, and by their paths."""
+
+    by_slot: dict[str, _Optimizer]
+    by_path: dict[str, _Optimizer]
 
 
-def _optimizers(inventory: Inventory) -> dict[str, _Optimizer]:
-    """Name of each slot → its optimizer."""
+def _optimizers(inventory: Inventory) -> _Owners:
     by_path: dict[str, _Optimizer] = {}
     by_head: dict[tuple[str, str], _Optimizer] = {}
     owners = {}
@@ -117,15 +117,15 @@ def _optimizers(inventory: Inventory) -> dict[str, _Optimizer]:
                 by_head[head, slot] = owner
                 owner.slots.add(slot)
             owners[entry.name] = owner
-    return owners
+    return _Owners(owners, by_path)
 
 
 def _differ(old: _Optimizer, new: _Optimizer) -> str:
-    classes = [getattr(OPTIMIZERS.get(each.name), "like", "") or each.name for each in (old, new)]
-    if all(classes) and classes[0] != classes[1]:
+    known = old.name and new.name
+    if known and _LIKE.get(old.name, old.name) != _LIKE.get(new.name, new.name):
         return f"{new.path!r} is {new.name!r} in the model and {old.name!r} in the checkpoint"
     either = AT_ZERO | {AVERAGE}
-    if all(classes) and new.name in OPTIMIZERS:
+    if known and new.name in OPTIMIZERS:
         either |= {*OPTIMIZERS[new.name].more}
     if (old.slots ^ new.slots) - either:
         live, stored = (", ".join(sorted(each.slots)) or "no slots" for each in (new, old))
