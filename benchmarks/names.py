@@ -47,11 +47,8 @@ def _named(settings: Settings) -> list[Row]:
     model = Blocks(size)
     turns = {"": lambda: {"ms": clock(partial(tfckpt.inventory, model=model))}}
     spent = medians(turns, ROUNDS, settings)[""]["ms"]
-    return [
-        Row(
-            f"names of a live model, {NAMED:,} values, µs a value", 1000 * spent / size, goal="≤ 60"
-        )
-    ]
+    what = f"names of a live model, {NAMED:,} values, µs a value"
+    return [Row(what, 1000 * spent / size, goal="≤ 60")]
 
 
 def inventory(values: int, model: str = "model") -> Inventory:

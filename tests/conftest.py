@@ -113,7 +113,6 @@ _SAMPLED = tuple(
         "unit/test_iterators_of_other_data.py",
         "unit/test_new_training.py",
         "unit/test_nothing_to_train.py",
-        "unit/test_optimizers_left_unbuilt.py",
         "unit/test_replaced_settings.py",
         "unit/test_saves_said.py",
         "unit/test_slots_of_what_stays.py",

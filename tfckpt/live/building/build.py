@@ -12,13 +12,13 @@ import tensorflow as tf
 
 from tfckpt.core.inventory import Role
 from tfckpt.errors import NotBuiltError
-from tfckpt.live.building.unbuilt import Unbuilt
 from tfckpt.live.objects.collect import is_model
 from tfckpt.live.private import tf_keras
 from tfckpt.live.private.either_keras import layers_below, with_layers_below
 from tfckpt.live.variables.flavors import flavor_of, has_named_slots, name_of
 from tfckpt.live.variables.variables import raw
 from tfckpt.planning import Status
+from tfckpt.planning.checks.step import ASSIGNED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -101,31 +101,28 @@ def _zeros(spec: Any) -> Any:
     return {name: _zeros(each) for name, each in spec.items()}
 
 
-def build_optimizers(live: Live, slots: Mapping[str, str]) -> Unbuilt:
-    """Build the optimizers that the checkpoint has slots for; returns how to put them back.
+def build_optimizers(live: Live, slots: Mapping[str, str]) -> bool:
+    """Build the optimizers that the checkpoint has slots for; returns whether there were any.
 
     Each is built for the variables that Keras would train: those of the model compiled with it,
     else of the models that the stored slots belong to, else the slots' own variables; without
     those that only other optimizers have slots for, as in a GAN. ``slots`` maps the name that a
     stored slot would have to the name of its variable, "" if the file does not say.
     """
-    built = Unbuilt()
+    built = False
     owned = _slot_owners(live, slots)
     for path, optimizer in live.optimizers.items():
-        if any(name.startswith(path + "/") for name in slots) and not _is_built(
-            optimizer, path, live
-        ):
+        own = {name for name in slots if name.startswith(path + "/")}
+        if not _has_averages(optimizer):
+            own.discard(f"{path}/iterations")
+        if own and not _is_built(optimizer, path, live):
             others = {name for other in owned if other != path for name in owned[other]}
             of_others = {id(raw(live.variables[name])) for name in others - owned[path].keys()}
             found = _to_train(optimizer, list(owned[path]), live)
             variables = [variable for variable in found if id(raw(variable)) not in of_others]
             if variables:
-                built.take(optimizer)
-                try:
-                    build_for(optimizer, variables)
-                except BaseException:
-                    built.put_back()
-                    raise
+                build_for(optimizer, variables)
+                built = True
     return built
 
 
@@ -177,6 +174,10 @@ def _is_built(optimizer: Any, path: str, live: Live) -> bool:
     return _says_built(optimizer) or any(e.of and name.startswith(prefix) for name, e in entries)
 
 
+def _has_averages(optimizer: Any) -> bool:
+    return bool(getattr(getattr(optimizer, "inner_optimizer", optimizer), "use_ema", False))
+
+
 def _says_built(optimizer: Any) -> bool:
     # tf_keras's legacy optimizers have no such flag, and can be built any number of times.
     return bool(getattr(optimizer, "built", False)) or tf_keras.says_built(optimizer)
@@ -196,11 +197,15 @@ def _to_train(optimizer: Any, owners: list[str], live: Live) -> list[Any]:
 
 
 def waiting_slots(plan: Plan) -> dict[str, str]:
-    """The stored slots that no optimizer has yet, as :func:`build_optimizers` takes them."""
+    """The stored slots that no optimizer has yet, as :func:`build_optimizers` takes them.
+
+    And the steps that are restored: Keras 3 begins an average at zero unless the step is the first.
+    """
     return {
-        step.target: step.entry.of
+        step.target or step.name: step.entry.of
         for step in plan.steps
-        if step.target and not step.name and step.entry.role is Role.SLOT
+        if (step.target and not step.name and step.entry.role is Role.SLOT)
+        or (step.name and step.entry.role is Role.ITERATIONS and step.status in ASSIGNED)
     }
 
 

@@ -173,11 +173,6 @@ def deferred(obj: Any) -> dict[str, Any]:
     return found
 
 
-def update_snapshot(wrapper: Any) -> None:
-    """Accept the changes of a dict that TensorFlow tracks, made behind its back."""
-    required(wrapper, "_update_snapshot")()
-
-
 # Delayed restoration. If its classes have other arguments, TensorFlow reads the checkpoint itself.
 
 _COORDINATOR = """

@@ -37,7 +37,6 @@ from tfckpt.stored.open import KERAS_SUFFIXES, StoredCheckpoint, open_checkpoint
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from tfckpt.live.building.unbuilt import Unbuilt
     from tfckpt.live.distribution.agreement import Restoring
     from tfckpt.policy import Policy
 
@@ -82,7 +81,6 @@ class Prepared:
     live: Live
     parts: tuple[Part, ...]
     settings: Mapping[str, Any]
-    unbuilt: Unbuilt | None
 
     @property
     def stored(self) -> StoredCheckpoint:
@@ -130,8 +128,8 @@ def prepare(
     """Open checkpoints and plan their restore; the files stay open inside the context.
 
     Inside the context no other thread saves or restores. Models with an input spec in the policy
-    are built; optimizers are built, and put back if nothing is assigned in the context. Several
-    ``choices`` are one transaction. ``skip_slots`` leaves optimizer slots out on both sides, as
+    are built, and so are optimizers that the checkpoint has slots for. Several ``choices`` are one
+    transaction. ``skip_slots`` leaves optimizer slots out on both sides, as
     ``tf.train.CheckpointOptions.experimental_skip_slot_variables`` does.
     """
     given = {"model": root, **objects} if root is not None else objects
@@ -149,11 +147,8 @@ def prepare(
             orders = True
             live = collect(objects, root, orders=orders)
         parts, plan = _planned(choices, opened, live, skip_slots=skip_slots)
-        unbuilt = None
-        if slots := build.waiting_slots(plan):
-            unbuilt = build.build_optimizers(live, slots)
-            stack.callback(unbuilt.put_back)
-        if unbuilt:
+        slots = build.waiting_slots(plan)
+        if slots and build.build_optimizers(live, slots):
             live = collect(objects, root, orders=orders)
             parts, plan = _planned(choices, opened, live, skip_slots=skip_slots)
         build.check_built(live, plan)
@@ -163,9 +158,8 @@ def prepare(
         if plan.nbytes > _SMALL:
             pause.close()
         settings = settings_of(plan, live.variables)
-        yield Prepared(
-            with_drift(plan, [choice.policy for choice in choices]), live, parts, settings, unbuilt
-        )
+        plan = with_drift(plan, [choice.policy for choice in choices])
+        yield Prepared(plan, live, parts, settings)
 
 
 def _planned(
@@ -306,8 +300,6 @@ def carry_out(
             follow=partial(derive_again, live.deriving, live.models.values()),
             workers=workers,
         )
-    if prepared.unbuilt is not None:
-        prepared.unbuilt.keep()
     for step in plan.assignments:
         if step.severity is Severity.WARN and step.entry.role is Role.ITERATOR:
             logging.warning("%s: %s: %s", plan.source, step.name, step.reason)
