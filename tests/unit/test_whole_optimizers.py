@@ -89,7 +89,7 @@ def test_stored_averages_are_restored(flavour, tmp_path) -> None:
 def test_the_copies_of_schedule_free_begin_at_the_restored_weights(tmp_path) -> None:
     made = getattr(keras.optimizers, "ScheduleFreeAdamW", None)
     if made is None:
-        pytest.skip("this Keras has no ScheduleFreeAdamW")
+        pytest.skip("no ScheduleFreeAdamW")
     old = build(keras, steps=4)
     path = tfckpt.Checkpoint(model=old).save(str(tmp_path / "ckpt"))
     model = build(keras)
@@ -114,7 +114,7 @@ def test_slots_of_amsgrad_begin_at_zero_beside_the_restored_ones(flavour, tmp_pa
         [v.numpy() for v in old.optimizer._momentums],
     )
     assert not any(v.numpy().any() for v in model.optimizer._velocity_hats)
-    assert "begins as a new one, since the checkpoint's optimizer has no such slot" in str(report)
+    assert "2 values starting as in a new optimizer: the checkpoint's optim" in report.warnings
 
 
 def test_assertions_keep_tensorflows_meaning(flavour, tmp_path) -> None:

@@ -1,4 +1,4 @@
-"""What one side does not have at all: one reading, so it is left, or begins as a new one, and said.
+"""What one side does not have at all: one reading. It is left, or starts as new; and said.
 
 That is an optimizer or a loss scale, if the other side has none left that it could be; slots that
 the model's optimizer does not keep; hyperparameters; and seeds, integer counters and positions in
@@ -28,10 +28,11 @@ NO_SLOT = "only in the checkpoint, since the model's optimizer has no such slot"
 NOT_TRAINED = "only in the checkpoint, since its variable is not trained now"
 ONLY_LIVE = "only in the model, which keeps it"
 ONLY_STORED = "only in the checkpoint, where it stays"
-AT_WEIGHTS = "begins at the restored weights"
-TRAINED_NOW = "begins as a new one, since its variable was not trained when it was saved"
-NEW_SLOT = "begins as a new one, since the checkpoint's optimizer has no such slot"
-ONE_SIDED = (NO_STATE, NO_OPTIMIZER, NO_SLOT, NOT_TRAINED, ONLY_LIVE, ONLY_STORED)
+AT_WEIGHTS = "starting at the restored weights"
+TRAINED_NOW = "starting as in a new optimizer: its variable was not trained when it was saved"
+NEW_SLOT = "starting as in a new optimizer: the checkpoint's optimizer has no such slot"
+_LEFT = NO_STATE, NO_OPTIMIZER, NO_SLOT, NOT_TRAINED, ONLY_LIVE, ONLY_STORED
+ONE_SIDED = (*_LEFT, AT_WEIGHTS, TRAINED_NOW, NEW_SLOT)
 OF_OPTIMIZERS = frozenset({Role.SLOT, Role.ITERATIONS, Role.HYPERPARAMETER})
 
 
@@ -55,10 +56,8 @@ class OneSided:
     def __init__(self, policy: Policy, stored: Inventory, live: Inventory) -> None:
         self._sides = stored, live
         self._declared = policy.model_fields_set
-        self._asks_missing, self._asks_unexpected = (
-            asks(policy, "on_missing"),
-            asks(policy, "on_unexpected"),
-        )
+        self._asks_missing = asks(policy, "on_missing")
+        self._asks_unexpected = asks(policy, "on_unexpected")
 
     @cached_property
     def optimizers(self) -> tuple[set[str], set[str]]:
@@ -138,8 +137,8 @@ def as_wholes(steps: list[Step], policy: Policy, live: Inventory) -> list[Step]:
 
     - The slots of variables that are not restored are left, unless no slot's variable is: then the
       variables come from somewhere else.
-    - An average of restored weights that is not restored itself begins at these.
-    - A slot that the checkpoint cannot have begins as a new one beside the others of its optimizer.
+    - An average of restored weights that is not restored itself starts at these.
+    - A slot that the checkpoint cannot have starts as in a new optimizer, beside the others.
     """
     by_name = {step.name: step for step in steps if step.name}
     restored = {name for name, step in by_name.items() if step.status in ASSIGNED}
