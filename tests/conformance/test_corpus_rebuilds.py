@@ -117,10 +117,8 @@ def test_an_optimizer_of_tensorflow_1_goes_on_as_keras_adam(flavour) -> None:
 
 def test_an_optimizer_of_tensorflow_1_is_of_its_class(flavour) -> None:
     item, model = Item("tf2_lstm_md_configjson"), music(flavour)
-    model.compile(flavour.optimizers.AdamW(1e-3), "mse")
-    with pytest.raises(
-        tfckpt.RefusedError, match="'adam_w' in the model and 'adam' in the checkpoint"
-    ):
+    model.compile(flavour.optimizers.Nadam(1e-3), "mse")
+    with pytest.raises(tfckpt.RefusedError, match="'nadam' in the model and 'adam' in"):
         item.restore({"expect_partial": True}, model=model)
     item.restore({"expect_partial": True, "optimizer": {"slots": "reset"}}, model=model)
     check_weights(item, model)

@@ -156,10 +156,10 @@ def trained(model: Any, optimizer: Any) -> Any:
 
 @pytest.mark.parametrize("writer", [keras, tf_keras])
 def test_an_optimizer_of_another_class_is_refused(writer, flavour, tmp_path) -> None:
-    source = trained(stack(writer), writer.optimizers.AdamW())
+    source = trained(stack(writer), writer.optimizers.Nadam())
     target = compiled(stack(flavour), flavour.optimizers.Adam())
     path = tf.train.Checkpoint(model=source).write(str(tmp_path / "ckpt"))
-    with pytest.raises(tfckpt.RefusedError, match="'adam_w' in the"):
+    with pytest.raises(tfckpt.RefusedError, match="'nadam' in the"):
         tfckpt.Checkpoint(model=target).read(path)
 
 

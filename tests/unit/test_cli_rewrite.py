@@ -205,7 +205,8 @@ def test_rules_come_from_a_policy(source: str, target: str, tmp_path: Path) -> N
     config = tmp_path / "policy.yaml"
     config.write_text(
         "version: 1\npolicies:\n  a: {include: ['model/**']}\n"
-        "  b: {optimizer: {slots: reset}, rename: [{checkpoint: 'model/body/*', model: 'x/*'}]}\n"
+        "  b:\n    optimizer: {slots: reset, iterations: restore}\n"
+        "    rename: [{checkpoint: 'model/body/*', model: 'x/*'}]\n"
     )
     assert run(source, target, "--config", config) == 2
     assert run(source, target, "--config", config, "--policy", "b", "--exclude", "x/**") == 2

@@ -123,7 +123,7 @@ def test_another_optimizer_is_refused_or_begins_with_slots_of_its_own(
     ):
         fit(other, run)
     np.testing.assert_equal(weights(other), initial)
-    anew = {"slots": "reset", "hyperparameters": "config"}
+    anew = {"slots": "reset", "iterations": "restore", "hyperparameters": "config"}
     other, run = begin(flavour.optimizers.Adam(0.01), {"optimizer": anew})
     until(other, run)
     np.testing.assert_equal(weights(other), weights(model))
