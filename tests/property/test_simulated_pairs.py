@@ -3,7 +3,8 @@
 Thousands of pairs, as test_model_pairs_property.py has hundreds: what tfckpt knows of the models is
 simulated, the plans are its own. The floors of ``zoo/pairs/simulated.json`` hold for a range of
 pairs; a restore that is refused more often than there is worse, and so is a wrong one that the
-lists do not have. A pair that is on the list to mend and restored rightly comes off the list.
+lists do not have. A pair that is on the list to mend and restored rightly comes off the list. The
+policies that refusals suggest are held in the same way, over fewer pairs.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 import pytest
 from zoo.pairs import simulated
 from zoo.pairs.simulated import POLICIES, WRITERS, Pair, Search, numbered, pairs, search
+from zoo.pairs.verdicts import MISPLACED, RIGHT
 
 _TESTS = Path(__file__).resolve().parent.parent
 _KNOWN = json.loads((_TESTS / "zoo/pairs/simulated.json").read_text())
@@ -71,6 +73,17 @@ def test_a_program_that_is_the_same_is_not_refused(found: dict[str, Search], wri
 @pytest.mark.parametrize("writer", WRITERS)
 def test_as_many_are_restored_as_before(found: dict[str, Search], writer: str, policy: str) -> None:
     assert found[writer].restored(policy) >= _KNOWN["restored"][writer][policy]
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_what_a_refusal_suggests_is_right(writer: str) -> None:
+    pasted = _KNOWN["pasted"]
+    tried = itertools.islice(pairs(_START), pasted["pairs"])
+    found = [(at, pair.case, pair.pasted(writer)) for at, pair in tried]
+    wrong = {at: f"{verdict}, {case}" for at, case, verdict in found if verdict.word == MISPLACED}
+    known = {each["pair"] for each in pasted["wrong"] if each["writer"] == writer}
+    assert wrong.keys() == known, "\n".join(wrong[at] for at in wrong.keys() - known)
+    assert sum(verdict.word == RIGHT for *_, verdict in found) >= pasted["right"][writer]
 
 
 @pytest.mark.long

@@ -13,7 +13,7 @@ from tfckpt.planning.checks.step import ASSIGNED, is_save_counter
 from tfckpt.policy import STRICT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tfckpt.planning.plan import Plan
     from tfckpt.policy import Policy
@@ -49,22 +49,17 @@ class Candidates(NamedTuple):
         each, new = ": each" * (len(live) > 1), "" if self.adapt else ", or new"
         return f"{listed(live)}{each} may be {fits} of the checkpoint{new}: {self.evidence}"
 
-    def answers(self, changes: Mapping[str, Any]) -> list[str]:
-        """Each with what it adds to the policy, which has the ``changes`` already."""
+    def answers(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Each in words, and what it adds to the policy."""
+        if self.adapt:
+            for how, rules in self.adapt:
+                yield how, {"adapt": list(rules)} if rules else {}
+            return
         old, new = self.rename
-        same, inside = f"{self.live} is the checkpoint's {self.stored[0]}", f"{self.live}/**"
-        ways = self.adapt or (
-            (same, ({"checkpoint": old, "model": new},)),
-            (f"{self.live} is new", (inside,)),
-        )
-        keys = ["adapt"] * len(self.adapt) or ["rename", "exclude"]
-        lines = []
-        for (how, rules), key in zip(ways, keys, strict=True):
-            text = f"{key}: {_flow(rules)}" if rules else "nothing more"
-            if key in changes and rules:
-                text = f"add {', '.join(map(_flow, rules))} to {key}"
-            lines += [f"    → if {how}:", f"        {text}"]
-        return lines
+        if old != new:
+            rule = {"checkpoint": old, "model": new}
+            yield f"{self.live} is the checkpoint's {self.stored[0]}", {"rename": [rule]}
+        yield f"{self.live} is new", {"exclude": [f"{self.live}/**"]}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,6 +73,7 @@ class Suggestion:
         choices: what must be decided.
         left: what the policy leaves as it is, in words.
         gave_up: why not everything was tried; ``""`` if it was.
+        by_names: the suggestion if layers with one name are the same; None if that is no answer.
     """
 
     changes: Mapping[str, Any]
@@ -86,6 +82,7 @@ class Suggestion:
     choices: tuple[Candidates, ...] = ()
     left: str = ""
     gave_up: str = ""
+    by_names: Suggestion | None = None
 
     @property
     def lead(self) -> str:
@@ -160,7 +157,26 @@ class Suggestion:
             lines += wrap(same[0].question([choice.live for choice in same]), "  ")
         if more := sum(map(len, list(alike.values())[FOLD:])):
             lines.append(f"  … and {more:,} more")
-        return [*lines, *self.choices[0].answers(self.changes)]
+        if (named := self.by_names) is not None:
+            left = f"; {named.left}" * bool(named.left)
+            lines += self._answer(f"layers with the same name are the same{left}", named.changes)
+        there = {path for choice in self.choices for path in choice.stored}
+        new = (choice for choice in self.choices if choice.live not in there)
+        for how, adds in next(new, self.choices[0]).answers():
+            lines += self._answer(how, adds)
+        return lines
+
+    def _answer(self, how: str, adds: Mapping[str, Any]) -> list[str]:
+        """An answer, and what it adds to the changes that are sure."""
+        texts = []
+        for key, value in adds.items():
+            sure = self.changes.get(key)
+            if sure is None:
+                texts.append(f"{key}: {_flow(value)}")
+            elif added := [each for each in value if each not in sure]:
+                texts.append(f"add {', '.join(map(_flow, added))} to {key}")
+        texts = texts or ["nothing more"]
+        return [f"    → if {how}:", *(f"        {text}" for text in texts)]
 
 
 def _yaml_lines(changes: Mapping[str, Any]) -> list[str]:

@@ -26,6 +26,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.planning import Status, make_plan
+from tfckpt.planning.suggestion.search import suggest
 from tfckpt.policy import Policy
 from zoo.pairs.build import NotAModelError
 from zoo.pairs.cases import Case, case, only_recorded
@@ -97,18 +98,33 @@ class Pair:
         """Whether both are written with the same words."""
         return program(self.case.first) == program(self.case.second)
 
-    def judge(self, writer: str) -> dict[str, Verdict]:
-        """What each policy makes of a file of the first model; {} if no file shows the edit."""
+    def _file(self, writer: str) -> tuple[Written, Mapping[int, int]] | None:
+        """What was saved and where it is meant to go; None if no file shows the edit."""
         if writer == "tfckpt":
             file = Written(recorded(self._first.collected), self._first.whose, set())
             unknown: set[str] = set()
         elif only_recorded(self.case.flavour, self.case.second, self.case.edits):
-            return {}
+            return None
         else:
             file = written(self._first, self._second.collected)
             unknown = {each.name for each in walk(self.case.first) if each.name} - file.words
-        meant = intended(self.case.first, self.case.second, unknown, anew=self.case.anew)
-        live = self._second.collected
+        return file, intended(self.case.first, self.case.second, unknown, anew=self.case.anew)
+
+    def pasted(self, writer: str) -> Verdict:
+        """What comes of the policy that a refusal suggests; REFUSED if it suggests none."""
+        if (saved := self._file(writer)) is None:
+            return Verdict(REFUSED)
+        (file, meant), live = saved, self._second.collected
+        found = suggest(POLICIES["strict"], file.inventory, live)
+        if found is None or found.plan is None:
+            return Verdict(REFUSED)
+        return self._verdict(found.plan, file.whose, meant)
+
+    def judge(self, writer: str) -> dict[str, Verdict]:
+        """What each policy makes of a file of the first model; {} if no file shows the edit."""
+        if (saved := self._file(writer)) is None:
+            return {}
+        (file, meant), live = saved, self._second.collected
         plans = {name: make_plan(each, file.inventory, live) for name, each in POLICIES.items()}
         found = {name: self._verdict(plan, file.whose, meant) for name, plan in plans.items()}
         if found["strict"].word == PART:  # no error, although values are left as they were

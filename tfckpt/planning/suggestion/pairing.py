@@ -8,6 +8,7 @@ disagree, or neither says anything, the layers that fit are kept as a choice for
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections import Counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -129,6 +130,9 @@ class _Matcher:
             if one is not None and self._fit(one, live) is not None:
                 chosen[live.path] = one
         chosen = {path: unit for path, unit in chosen.items() if claims[unit.path] <= 1}
+        pairs = [(chosen[x.path], x) for x in self._live if x.path in chosen]
+        for path in _exchanged([(a, b) for a, b in pairs if named.get(b.path) != a.path]):
+            del chosen[path]
         names: dict[str, str] = {}
         for live in self._live:
             if live.path in chosen:
@@ -221,6 +225,28 @@ class _Matcher:
         if len(old) != len(new) or not _numbered_alike(old, new):
             return False
         return all(self._fit(a, b) is not None for a, b in zip(old, new, strict=True))
+
+
+def _exchanged(pairs: Sequence[tuple[Unit, Unit]]) -> set[str]:
+    """The live paths of layers of one shape that would change places by these pairs.
+
+    One of them has the inputs, the outputs or the settings of another one, or the outer of two
+    would be the inner one.
+    """
+    found: set[str] = set()
+    alike: dict[object, list[tuple[Unit, Unit]]] = {}
+    for old, new in pairs:
+        alike.setdefault((new.kind, new.sizes), []).append((old, new))
+    for group in alike.values():
+        levels = {(a.path.count("/"), b.path.count("/")) for a, b in group}
+        traits = zip(*(zip(a.traits, b.traits, strict=False) for a, b in group), strict=False)
+        if any(a < c and b > d for (a, b), (c, d) in itertools.permutations(levels, 2)) or any(
+            {was for was, now in each if was != now}
+            & {now for was, now in each if was != now and now}
+            for each in traits
+        ):
+            found |= {new.path for _, new in group}
+    return found
 
 
 def candidates(

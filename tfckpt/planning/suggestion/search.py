@@ -8,6 +8,7 @@ never left out: where several fit and nothing distinguishes them, a person decid
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,7 @@ from tfckpt.planning.suggestion.words import UNUSED
 from tfckpt.policy.adapt import OfVariable, PlanContext
 
 if TYPE_CHECKING:
-    from tfckpt.core.inventory import Entry, Inventory
+    from tfckpt.core.inventory import Container, Entry, Inventory
     from tfckpt.planning.plan import Plan
     from tfckpt.planning.suggestion.adapting import Adapting
     from tfckpt.planning.suggestion.pairing import Pairing
@@ -97,14 +98,30 @@ class _Search:
         changes, plan = self._with_optimizer(changes, plan)
         changes, plan, parts = self._divided(changes, plan)
         if choices := pairing.choices or self._open(plan) or parts or self._either_way:
+            by_names = None if parts or self._either_way else self._by_names(changes, plan)
             if self._either_way:
                 changes.pop("adapt", None)  # part of the answers
-            return Suggestion(changes, choices=choices, gave_up=pairing.gave_up)
-        changes, plan, left = self._without_rest(changes, plan)
-        if not plan.ok or not self._is_same_model(plan):
-            return Suggestion({}, gave_up=pairing.gave_up) if pairing.gave_up else None
-        changes = {key: changes[key] for key in _KEYS if key in changes}
-        return Suggestion(changes, self._with(changes), plan, (), left, pairing.gave_up)
+            asked = Suggestion(changes, choices=choices, by_names=by_names)
+            settled = by_names is not None and self._names_settle(by_names.changes)
+            found = by_names if settled else asked
+        else:
+            found = self._without_rest(changes, plan)
+        if pairing.gave_up:
+            found = dataclasses.replace(found or Suggestion({}), gave_up=pairing.gave_up)
+        return found
+
+    def _by_names(self, changes: Mapping[str, Any], plan: Plan) -> Suggestion | None:
+        """If layers with one name are the same layer; None if that does not tell all apart."""
+        changes, plan = self._better(changes, plan, {"match": "name"})
+        return None if self._open(plan) else self._without_rest(changes, plan)
+
+    def _names_settle(self, changes: Mapping[str, Any]) -> bool:
+        """Whether nothing speaks against the names but layers of a class that one side lacks."""
+        less = {key: value for key, value in changes.items() if key != "match"}
+        stored = _of_classes_of(self._live, self._stored)
+        live = _of_classes_of(self._stored, self._live)
+        plan = make_plan(self._with(less), stored, live, self._known)
+        return not any(step.status is Status.SUSPECT for step in plan.errors)
 
     def _with(self, changes: Mapping[str, Any]) -> Policy:
         """The policy with changed keys; rules are added to those that it has."""
@@ -254,13 +271,12 @@ class _Search:
                     side.setdefault(path, {})[entry.name[len(path) + 1 :]] = entry
         if not all(left):
             return ()
-        stored, live = map(_units, left, (self._stored, self._live))
+        stored = _units(left[0], self._stored, self._live)
+        live = _units(left[1], self._live, self._stored)
         return candidates(stored, live)
 
-    def _without_rest(
-        self, changes: dict[str, Any], plan: Plan
-    ) -> tuple[dict[str, Any], Plan, str]:
-        """Leave out what nothing fits; also in words."""
+    def _without_rest(self, changes: Mapping[str, Any], plan: Plan) -> Suggestion | None:
+        """Without what nothing fits; None if that is not enough, or leaves nothing."""
         new, unused = set(), set()
         for step in plan.errors:
             if step.live is not None and step.status is not Status.SUSPECT:
@@ -291,7 +307,10 @@ class _Search:
         ][:1]
         if changes.get("optimizer") == "reset":
             left.append("the optimizer starts from scratch")
-        return better, found, "; ".join(left)
+        if not found.ok or not self._is_same_model(found):
+            return None
+        better = {key: better[key] for key in _KEYS if key in better}
+        return Suggestion(better, self._with(better), found, left="; ".join(left))
 
     def _better(
         self, changes: Mapping[str, Any], plan: Plan, more: Mapping[str, Any]
@@ -314,9 +333,21 @@ class _Search:
         return restored > 0 and restored >= _LEAST_SHARE * min(sides)
 
 
-def _units(values: Mapping[str, dict[str, Entry]], inventory: Inventory) -> list[Unit]:
+def _of_classes_of(other: Inventory, one: Inventory) -> Inventory:
+    """An inventory whose containers have the layers of those classes that the other one has."""
+    kept: dict[str, Container] = {}
+    for path, held in one.containers.items():
+        classes = {x.cls for x in other.containers[path].layers} if path in other.containers else ()
+        kept[path] = held._replace(layers=tuple(x for x in held.layers if x.cls in classes))
+    return dataclasses.replace(one, containers=kept)
+
+
+def _units(
+    values: Mapping[str, dict[str, Entry]], inventory: Inventory, other: Inventory
+) -> list[Unit]:
     """A unit for each path, of the class of the layer that it is in."""
-    kinds = {e.name: unit.kind for unit in units(inventory) for e in unit.values.values()}
+    within = units(inventory, nests(other))
+    kinds = {e.name: unit.kind for unit in within for e in unit.values.values()}
     return [
         Unit(path, below, kinds[next(iter(below.values())).name]) for path, below in values.items()
     ]

@@ -43,6 +43,7 @@ class Unit:
         label: the name that the user gave it, if an attribute, an index or a key names it, or if
             that name looks automatic.
         chosen: that name if it looks automatic.
+        traits: digests of what feeds it, of what it feeds, and of its settings; ``""`` if unknown.
     """
 
     path: str
@@ -55,6 +56,7 @@ class Unit:
     listed: tuple[Entry, ...] = ()
     label: str = ""
     chosen: str = ""
+    traits: tuple[str, ...] = ()
 
     @property
     def root(self) -> str:
@@ -177,7 +179,8 @@ def _unit(
     kind = layer.cls
     chosen = layer.own if layer.auto and layer.given else ""
     where = place.at, place.classes, place.order
-    return Unit(path, values, kind, automatic, *where, listed, label=chosen, chosen=chosen)
+    traits = layer.fed, layer.feeds, layer.settings
+    return Unit(path, values, kind, automatic, *where, listed, chosen, chosen, traits)
 
 
 def _unit_of(name: str, places: Mapping[str, _Place]) -> str:
