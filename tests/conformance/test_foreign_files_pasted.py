@@ -5,16 +5,21 @@ What must come out is read by TensorFlow, or from the arrays that were saved.
 
 from __future__ import annotations
 
+import itertools
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+import yaml
 from safetensors.numpy import save_file
 from zoo.graphs import save, v1
 from zoo.pasted import equal, pasted
 from zoo.variables import inner
+
+import tfckpt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,6 +73,80 @@ def test_tf1_with_a_head_of_another_size(tmp_path: Any) -> None:
         "model/logits/kernel",
         "model/logits/bias",
     }
+
+
+WIDTHS = (4, 4, 2)
+
+
+def _made(kind: str) -> Callable[[], None]:
+    """A graph of three dense layers, whose variables a program has named."""
+
+    def graph() -> None:
+        for at, (rows, columns) in enumerate(itertools.pairwise((3, *WIDTHS))):
+            for word, shape in (("kernel", (rows, columns)), ("bias", (columns,))):
+                scope = f"dnn/hiddenlayer_{at}/{word}"
+                if kind == "automatic":
+                    v1.Variable(tf.zeros(shape))
+                elif kind == "short":
+                    v1.Variable(tf.zeros(shape), name=f"{word[0].replace('k', 'W')}{at + 1}")
+                else:
+                    scope += "/part_0" if kind == "a part" else ""
+                    v1.get_variable(scope, shape)
+                    tail = "Adagrad" if kind == "a part" else "t_0/Adagrad"
+                    v1.get_variable(f"{scope}/{tail}", shape)
+
+    return graph
+
+
+@pytest.mark.parametrize("kind", ["automatic", "short", "a part", "of a part"])
+def test_tf1_variables_that_a_program_named(kind: str, tmp_path: Any) -> None:
+    saved = save(tmp_path / "model.ckpt-7", _made(kind))
+    model = network(None, None, None, units=WIDTHS)
+    pasted(saved.path, model)
+    equal((x for name, x in saved.values.items() if "Adagrad" not in name), model.weights)
+
+
+SHORT = {"weights_h1": (3, 4), "weights_h2": (4, 5), "weights_out": (5, 2)}
+SHORT |= {"biases_b1": (4,), "biases_b2": (5,), "biases_out": (2,)}
+
+
+def test_tf1_variables_that_only_their_shapes_tell_apart(tmp_path: Any) -> None:
+    def graph() -> None:
+        for name, shape in SHORT.items():
+            v1.Variable(tf.zeros(shape), name=name)
+
+    saved = save(tmp_path / "model.ckpt-7", graph)
+    model = network(None, None, None)
+    pasted(saved.path, model)
+    kernels, biases = list(SHORT)[:3], list(SHORT)[3:]
+    meant = [name for both in zip(kernels, biases, strict=True) for name in both]
+    equal(map(saved.values.__getitem__, meant), model.weights)
+
+
+SCOPES = ("eval", "target", "worker_0")
+
+
+@pytest.mark.parametrize("row", [False, True])
+def test_which_of_several_scopes_it_is_is_asked_once(row: bool, tmp_path: Any) -> None:
+    def graph() -> None:
+        for scope in SCOPES:
+            for at, (rows, columns) in enumerate(itertools.pairwise((3, 4, 5, 2))):
+                v1.get_variable(f"{scope}/l{at}/w{at}", (rows, columns))
+                v1.get_variable(f"{scope}/l{at}/b{at}", (1, columns) if row else (columns,))
+
+    saved = save(tmp_path / "model.ckpt-7", graph)
+    model = network(None, None, None)
+    with pytest.raises(tfckpt.RefusedError) as refused:
+        tfckpt.restore(saved.path, model)
+    text = str(refused.value).partition("which layer is which:")[2]
+    question = "model may be one of model/eval, model/target, model/worker_0 of the checkpoint"
+    assert question in " ".join(text.split())
+    answers = text.split("    → if it is ")[1:]
+    assert [each.partition(":")[0] for each in answers] == [f"model/{scope}" for scope in SCOPES]
+    lines = answers[1].partition(":\n")[2]
+    tfckpt.restore(saved.path, model, policy=yaml.safe_load(textwrap.dedent(lines)))
+    meant = [saved.values[f"target/l{at}/{word}{at}"] for at in range(3) for word in "wb"]
+    equal(map(np.squeeze, meant), model.weights)
 
 
 # --- PyTorch's names and axes

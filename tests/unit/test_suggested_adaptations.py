@@ -132,7 +132,8 @@ def test_one_value_for_queries_keys_and_values_is_divided_if_a_person_says_how()
     live = attention(*(f"block_{n}" for n in range(12)))
     found = suggest(Policy(), *both(stored, live))
     assert found.policy is None
-    ((how, rules),) = found.choices[0].adapt
+    ((how, adds),) = found.choices[0].ways
+    rules = adds["adapt"]
     assert how == "its query, key and value follow one another"
     assert len(rules) == 6  # two to divide, three kernels to transpose, all to reshape
     decided = suggest(Policy(adapt=rules), *both(stored, live))

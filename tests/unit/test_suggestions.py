@@ -92,9 +92,6 @@ def test_which_of_two_it_is_is_for_a_person_to_say():
 def test_of_many_candidates_a_few_are_shown_and_the_others_counted():
     stored = weights(**{f"model__x{n}": SQUARE for n in range(9)})
     found = suggest(Policy(), *both(stored, weights(model__c=SQUARE, model__d=SQUARE)))
-    (first, second) = found.choices
-    assert len(first.stored) == len(second.stored) == 5
-    assert first.more == second.more == 4
     text = " ".join(" ".join(found.lines("")).split())
     assert "each may be one of model/x0, model/x1, model/x2, model/x3, model/x4 and 4 more" in text
 

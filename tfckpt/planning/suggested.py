@@ -31,35 +31,30 @@ class Candidates(NamedTuple):
         stored: the paths that it may have in the checkpoint.
         evidence: what is known of them.
         rename: the rule, as (checkpoint, model), that says that it is the first of them.
-        adapt: each way, in words, and the rules that it needs; () where it is open which layer.
-        more: how many others there are; of very many, a few are listed.
+        ways: each answer, in words, and what it adds to the policy; () for that rule, or none.
     """
 
     live: str
     stored: tuple[str, ...]
     evidence: str
     rename: tuple[str, str]
-    adapt: tuple[tuple[str, tuple[Mapping[str, Any], ...]], ...] = ()
-    more: int = 0
+    ways: tuple[tuple[str, Mapping[str, Any]], ...] = ()
 
     def question(self, live: Sequence[str]) -> str:
         """The question about it and others, ``live``, that have the same candidates."""
-        more = f" and {self.more:,} more" if self.more else ""
-        fits = f"{'one of ' if len(self.stored) > 1 else ''}{listed(self.stored)}{more}"
-        each, new = ": each" * (len(live) > 1), "" if self.adapt else ", or new"
+        fits = f"{'one of ' if len(self.stored) > 1 else ''}{listed(self.stored, FOLD)}"
+        each, new = ": each" * (len(live) > 1), "" if self.ways else ", or new"
         return f"{listed(live)}{each} may be {fits} of the checkpoint{new}: {self.evidence}"
 
     def answers(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Each in words, and what it adds to the policy."""
-        if self.adapt:
-            for how, rules in self.adapt:
-                yield how, {"adapt": list(rules)} if rules else {}
-            return
+        yield from self.ways
         old, new = self.rename
-        if old != new:
+        if old != new and not self.ways:
             rule = {"checkpoint": old, "model": new}
             yield f"{self.live} is the checkpoint's {self.stored[0]}", {"rename": [rule]}
-        yield f"{self.live} is new", {"exclude": [f"{self.live}/**"]}
+        if not self.ways:
+            yield f"{self.live} is new", {"exclude": [f"{self.live}/**"]}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +83,9 @@ class Suggestion:
     def lead(self) -> str:
         """What the lines do, in one sentence."""
         if self.plan is None:
-            how = all(choice.adapt for choice in self.choices)
+            how = all(
+                x.ways and all(w.keys() <= {"adapt"} for _, w in x.ways) for x in self.choices
+            )
             what = "how values were kept" if how else "which layer is which"
             sure = "; this much is sure:" if self.changes else ":"
             return self.gave_up or f"a policy can restore it once you decide {what}{sure}"
@@ -151,7 +148,7 @@ class Suggestion:
     def _decisions(self) -> list[str]:
         alike: dict[tuple[object, ...], list[Candidates]] = {}
         for choice in self.choices:
-            alike.setdefault((choice.stored, choice.more, choice.evidence), []).append(choice)
+            alike.setdefault((choice.stored, choice.evidence), []).append(choice)
         lines = []
         for same in list(alike.values())[:FOLD]:
             lines += wrap(same[0].question([choice.live for choice in same]), "  ")

@@ -49,12 +49,16 @@ class Adapting(NamedTuple):
 
 
 def merges(old: Shape, new: Shape) -> bool:
-    """Whether one has two neighboring axes of the other as one.
+    """Whether one has two neighboring axes of the other as one, or is a row of it.
 
     >>> merges((8, 8), (8, 2, 4)), merges((6, 8), (2, 3, 8)), merges((8, 8), (4, 8, 2))
     (True, True, False)
+    >>> merges((1, 8), (8,))
+    True
     """
     short, long = sorted((old, new), key=len)
+    if len(short) == 1 and long == (1, *short):
+        return True
     if len(long) - len(short) != 1 or min(long, default=0) < 2:
         return False
     ends = [set(itertools.accumulate(shape, operator.mul)) for shape in (short, long)]

@@ -11,6 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from tfckpt.planning.suggestion.adapting import merges
+from tfckpt.planning.suggestion.units import sorted_shape
 from tfckpt.planning.suggestion.words import UNUSED, last_word, means
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def _values_fit(old: Entry, new: Entry, layer: Unit) -> bool:
     """
     if old.shape is None or new.shape is None:
         return False
-    if sorted(old.shape) == sorted(new.shape):
+    if sorted_shape(old.shape) == sorted_shape(new.shape):
         return True
     merged = merges(old.shape, new.shape) or merges(old.shape[::-1], new.shape)
     apart = len(old.shape) < len(new.shape) or last_word(old.name) in _KERAS

@@ -43,7 +43,7 @@ class Fused(NamedTuple):
     certain: bool
 
     def choices(self) -> tuple[Candidates, ...]:
-        answer = "its query, key and value follow one another", tuple(self.rules)
+        answer = "its query, key and value follow one another", {"adapt": self.rules}
         why = "nothing says whether the heads or the three come first"
         return tuple(
             Candidates(names[0], (f"a part of {whole}",), why, (whole, names[0]), (answer,))

@@ -13,7 +13,6 @@ from collections import Counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from tfckpt.core.text import FOLD
 from tfckpt.planning.suggested import Candidates
 from tfckpt.planning.suggestion.fits import Rivals, fit, sizes_of
 from tfckpt.planning.suggestion.order import by_order
@@ -254,13 +253,33 @@ def candidates(
 ) -> tuple[Candidates, ...]:
     """For each layer of the model that something fits, what does, and what is known of it."""
     rivals, found = Rivals(stored, live), []
+    paths: dict[int, tuple[str, ...]] = {}  # of the layers that fit, once for all that are alike
     for unit in live:
         if fitting := rivals.of(unit):
-            paths = tuple(each.path for each in fitting[:FOLD])
-            more, why = len(fitting) - len(paths), evidence.get(unit.path, _UNKNOWN)
-            rule = _rule(fitting[0], unit)
-            found.append(Candidates(unit.path, paths, why, rule, more=more))
+            if id(fitting) not in paths:
+                paths[id(fitting)] = tuple(each.path for each in fitting)
+            why, rule = evidence.get(unit.path, _UNKNOWN), _rule(fitting[0], unit)
+            found.append(Candidates(unit.path, paths[id(fitting)], why, rule))
     return tuple(found)
+
+
+def scopes_of(choices: Sequence[Candidates]) -> tuple[str, ...]:
+    """The scopes of which the model is one, if each layer may be one layer in each of them.
+
+    >>> a, b = (Candidates(f"model/{x}", (f"w_0/{x}", f"w_1/{x}"), "", ("", "")) for x in "ab")
+    >>> scopes_of([a, b]), scopes_of([a, b._replace(stored=("w_0/b", "w_0/c"))])
+    (('w_0', 'w_1'), ())
+    """
+    found: set[tuple[str, ...]] = set()
+    for choice in choices:
+        levels = [path.split("/") for path in choice.stored]
+        apart = [at for at, each in enumerate(zip(*levels, strict=False)) if len({*each}) > 1]
+        if len({*map(len, levels)}) > 1 or len(apart) != 1 or choice.live in choice.stored:
+            return ()
+        found.add(tuple("/".join(each[: apart[0] + 1]) for each in levels))
+    scopes = found.pop() if len(found) == 1 else ()
+    inside = all(path not in scopes for choice in choices for path in choice.stored)
+    return scopes if inside else ()
 
 
 def _own_name(unit: Unit) -> str:

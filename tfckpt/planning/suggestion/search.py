@@ -9,7 +9,7 @@ never left out: where several fit and nothing distinguishes them, a person decid
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.core.inventory import Role
@@ -23,8 +23,9 @@ from tfckpt.planning.suggested import Candidates, Suggestion
 from tfckpt.planning.suggestion.adapting import adapting, is_table_of_words
 from tfckpt.planning.suggestion.fused import fused
 from tfckpt.planning.suggestion.leaving import selectors
+from tfckpt.planning.suggestion.loose import pair_loose
 from tfckpt.planning.suggestion.order import on_branches
-from tfckpt.planning.suggestion.pairing import candidates, pair
+from tfckpt.planning.suggestion.pairing import candidates, pair, scopes_of
 from tfckpt.planning.suggestion.renaming import rename_rules
 from tfckpt.planning.suggestion.seeds import paired_seeds
 from tfckpt.planning.suggestion.units import Unit, differ, holder_of, nests, parts, units
@@ -51,6 +52,7 @@ _KEYS = (
 _MOST_VALUES = 60_000
 _LEAST_SHARE = 0.3  # of the weights of the smaller side; less is another model
 _OF_OPTIMIZERS = frozenset({Role.SLOT, Role.ITERATIONS, Role.HYPERPARAMETER})
+_MOST_SCOPES = 3
 _RESETS: tuple[Any, ...] = (
     {"hyperparameters": "config"},
     {"iterations": "restore"},
@@ -101,14 +103,31 @@ class _Search:
             by_names = None if parts or self._either_way else self._by_names(changes, plan)
             if self._either_way:
                 changes.pop("adapt", None)  # part of the answers
-            asked = Suggestion(changes, choices=choices, by_names=by_names)
             settled = by_names is not None and self._names_settle(by_names.changes)
+            choices = self._scopes(choices) or choices
+            asked = Suggestion(changes, choices=choices, by_names=by_names)
             found = by_names if settled else asked
         else:
             found = self._without_rest(changes, plan)
         if pairing.gave_up:
             found = dataclasses.replace(found or Suggestion({}), gave_up=pairing.gave_up)
         return found
+
+    def _scopes(self, choices: Sequence[Candidates]) -> tuple[Candidates, ...]:
+        """One choice for all layers, where each is one in one of several scopes; else ()."""
+        ways = []
+        scopes = scopes_of(choices)
+        for scope in scopes[:_MOST_SCOPES]:
+            less = {"exclude_checkpoint": [f"{other}/**" for other in scopes if other != scope]}
+            found = suggest(self._with(less), self._stored, self._live, self._known)
+            more = found.changes if found is not None else {}
+            less["exclude_checkpoint"] += more.get("exclude_checkpoint", [])
+            ways.append((f"it is {scope}", {**more, **less}))
+        if not ways:
+            return ()
+        live = choices[0].live.rpartition("/")[0] if len(choices) > 1 else choices[0].live
+        why = "each has layers of these shapes"
+        return (Candidates(live, scopes, why, ("", ""), tuple(ways)),)
 
     def _by_names(self, changes: Mapping[str, Any], plan: Plan) -> Suggestion | None:
         """If layers with one name are the same layer; None if that does not tell all apart."""
@@ -168,7 +187,15 @@ class _Search:
         branching = on_branches(self._stored, self._live, new)
         if not any(unit.kind for unit in old):
             new = [part for unit in new for part in parts(unit)]
-        return pair(old, new, matched, restored, suspects=suspects, branching=branching)
+        found = pair(old, new, matched, restored, suspects=suspects, branching=branching)
+        if found.choices:
+            return found
+        used = {*matched, *restored, *found.names, *found.names.values()}
+        rest = (
+            [x for x in side if not used & {e.name for e in x.values.values()}]
+            for side in (old, new)
+        )
+        return dataclasses.replace(found, names={**found.names, **pair_loose(*rest)})
 
     def _placed(self, base: Plan, pairing: Pairing) -> tuple[dict[str, Any], Plan]:
         """By one rule, or by position if that does the same as the pairs, or by several rules."""
@@ -362,8 +389,8 @@ def _ways(
 ) -> tuple[Candidates, ...]:
     """Kernels that fit as they are and transposed, for a person."""
     answers = (
-        ("a kernel is (in, out) in it, as in Keras", tuple(plain.rules)),
-        ("it is (out, in), as in PyTorch", tuple(transposed.rules)),
+        ("a kernel is (in, out) in it, as in Keras", _adds(plain.rules)),
+        ("it is (out, in), as in PyTorch", _adds(transposed.rules)),
     )
     names = {new: old for old, new in pairs.items()}
     return tuple(
@@ -376,6 +403,10 @@ def _ways(
         )
         for new in plain.either_way
     )
+
+
+def _adds(rules: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    return {"adapt": rules} if rules else {}
 
 
 def _weights(plan: Plan) -> dict[str, str]:

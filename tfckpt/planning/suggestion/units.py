@@ -69,7 +69,8 @@ class Unit:
 
 
 def sorted_shape(shape: Shape | None) -> tuple[int, ...]:
-    return tuple(sorted(shape or ()))
+    row = shape is not None and len(shape) == 2 and shape[0] == 1  # as some programs keep a bias
+    return tuple(sorted((shape or ())[row:]))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -66,6 +66,7 @@ _SAME = MappingProxyType(
 )
 _NUMBER = re.compile(r"\d+")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_LAST_NUMBER = re.compile(r"_?[0-9]+\Z")
 _CLOSE = 0.75
 Words = tuple[str, ...]
 UNUSED = frozenset({"num_batches_tracked"})
@@ -77,12 +78,25 @@ def means(stored: str, live: str) -> bool:
 
     >>> means("weights", "kernel"), means("weight", "gamma"), means("kernel", "bias")
     (True, True, False)
+    >>> means("w1", "kernel"), means("b_1", "bias")
+    (True, True)
     """
+    old, new = (_LAST_NUMBER.sub("", each) for each in (stored, live))
     return (
         stored == live
-        or live in _MEANINGS.get(stored.lower(), ())
-        or stored in _MEANINGS.get(live.lower(), ())
+        or live in _MEANINGS.get(old.lower(), ())
+        or stored in _MEANINGS.get(new.lower(), ())
     )
+
+
+def says_nothing(stored: str) -> bool:
+    """Whether a variable's name is none that a library has for a part of a layer.
+
+    >>> says_nothing("Variable_3"), says_nothing("kernel"), says_nothing("w1")
+    (True, False, False)
+    """
+    word = _LAST_NUMBER.sub("", stored).lower()
+    return word not in _MEANINGS and all(word not in each for each in _MEANINGS.values())
 
 
 def last_word(name: str) -> str:

@@ -90,11 +90,15 @@ def _rooted(path: str, apart: Collection[str]) -> str:
 
 
 def _names(values: Mapping[str, ListedValue]) -> dict[str, str]:
-    """Variable's name → key; a key with ``:0`` is a tensor's name."""
-    names = {}
+    """Variable's name → key; ``:0`` ends a tensor's name, ``/part_0`` that of an only part."""
+    names: dict[str, str] = {}
     for key in values:
         name = key.removesuffix(":0")
-        names[key if not name or (name != key and name in values) else name] = key
+        if key.replace("/part_0", "/part_1") not in values:
+            name = re.sub(r"/part_0(?=/|\Z)", "", name)
+        names[key if not name or (name != key and (name in values or name in names)) else name] = (
+            key
+        )
     return names
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 MOVING_AVERAGE = "moving_average"
 
 
+_OF_PART = re.compile(r"/t_[0-9]{1,4}\Z")  # of a partitioned variable: dense/kernel/t_0/Adagrad
 _NUMBERED = re.compile(r"(?P<word>.*?)(?:_(?P<number>[0-9]{1,4}))?", re.DOTALL)
 _OPTIMIZER = re.compile(r"_?optimizer$", re.IGNORECASE)
 _MESH = re.compile(r"(?P<of>.+)_slot_(?P<slot>vr|vc|v|m)", re.DOTALL)
@@ -111,6 +112,7 @@ def find_slots(shapes: Mapping[str, Shape]) -> dict[str, SlotKey]:
             slots[name] = slot
             continue
         head, _, last = name.rpartition("/")
+        head = head if head in shapes else _OF_PART.sub("", head)
         owner = _owner(head, shapes)
         if owner is None:
             continue
