@@ -8,7 +8,6 @@ has one layer more, nothing between is paired.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -94,27 +93,6 @@ def _sequences(
             yield ones, others
             continue
         yield from _by_class(ones, others)
-        nested = [(ones, each) for each in _nested(others) if _is_part(each, ones)]
-        nested += [(each, others) for each in _nested(ones) if _is_part(each, others)]
-        if len(nested) == 1:
-            yield from _by_class(*nested[0])
-
-
-def _nested(units: Sequence[Unit]) -> Iterator[list[Unit]]:
-    """The layers of each layer that has layers, in their order in it alone."""
-    inside: dict[tuple[int, ...], list[Unit]] = {}
-    for unit in units:
-        for level in range(1, len(unit.at)):
-            own = unit.at[level:], unit.classes[level:]
-            below = dataclasses.replace(unit, at=own[0], classes=own[1])
-            inside.setdefault(unit.at[:level], []).append(below)
-    yield from inside.values()
-
-
-def _is_part(part: Sequence[Unit], whole: Sequence[Unit]) -> bool:
-    """Whether the layers of one model that have automatic names may all be in the other."""
-    unnamed = Counter((unit.classes, unit.sizes) for unit in part if unit.automatic)
-    return bool(unnamed) and unnamed <= Counter((unit.classes, unit.sizes) for unit in whole)
 
 
 def _by_class(
