@@ -138,7 +138,6 @@ class _Order:
         ]
         self._fit = fit
         self._suspects = suspects
-        self._counts = [Counter(unit.sizes for unit in side) for side in (stored, live)]
         self._weak = any(unit.order == ATTRIBUTES for unit in (*stored, *live))
 
     def pairs(self) -> dict[str, str]:
@@ -165,20 +164,12 @@ class _Order:
             return
         counts = [Counter(unit.sizes for unit in side) for side in (old, new)]
         for one, other in zip(old, new, strict=True):
-            if self._fit(one, other) is None or self._is_elsewhere(one):
+            if self._fit(one, other) is None:
                 continue
             only = all(count[one.sizes] == 1 for count in counts)
             says_nothing = one.automatic or other.automatic
             if only or (says_nothing and not self._weak and other.path not in self._suspects):
                 yield one, other
-
-    def _is_elsewhere(self, unit: Unit) -> bool:
-        """Whether a layer of its shapes was added or removed, so that it may be another one.
-
-        Keras lists the layers of parallel branches by depth: one that is added moves others.
-        """
-        old, new = (count[unit.sizes] for count in self._counts)
-        return old != new
 
 
 def _lone(stored: Sequence[Unit], live: Sequence[Unit]) -> list[tuple[int, int]]:

@@ -17,7 +17,6 @@ from tfckpt.planning.suggested import Candidates
 from tfckpt.planning.suggestion.fits import Rivals, fit, sizes_of
 from tfckpt.planning.suggestion.order import by_order
 from tfckpt.planning.suggestion.renaming import rename_rules
-from tfckpt.planning.suggestion.units import CLASS, MODEL, differ
 from tfckpt.planning.suggestion.words import (
     distinct,
     likeness,
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     Group = tuple[Unit, ...]
 
 _LIKE, _MARGIN = 0.5, 0.1
-_MOST_LEVELS = 20
 _UNKNOWN = "equal shapes, and neither names nor order tell them apart"
 _MOST = 20_000  # comparisons of names among layers that fit alike
 
@@ -86,7 +84,6 @@ class _Matcher:
         branching: Collection[str],
     ) -> None:
         self._sides = stored, live
-        self._counts = [Counter(unit.sizes for unit in side) for side in self._sides]
         self._stored = [unit for unit in stored if not matched.keys() & _names(unit)]
         self._live = [unit for unit in live if not taken & _names(unit)]
         self._suspects, self._branching = suspects, branching
@@ -97,7 +94,8 @@ class _Matcher:
         rivals = Rivals(self._stored, self._live)
         unsure = {*self._suspects, *self._branching}
         ordered = by_order(*self._sides, self._matched, self._fit, unsure)
-        named, gave_up = self._by_ending(), ""
+        named: dict[str, str] = {}
+        gave_up = ""
         for units in _of_same_sizes(self._stored, self._live):
             old, new = map(_groups, units)
             if len(old) * len(new) > _MOST:
@@ -120,9 +118,9 @@ class _Matcher:
             opinions = {one[live.path] for one in (named, ordered) if live.path in one}
             claims.update(opinions)
             alone = len(fitting) == 1 and rivals.claims(fitting[0]) == 1
-            if self._one_more(live, named) or (live.path in self._suspects and not alone):
-                opinions, alone = set(), False
-            if not opinions and alone and self._unordered(live, fitting[0]):
+            if live.path in self._suspects and not alone:
+                opinions = set()
+            elif not opinions and alone:
                 opinions = {fitting[0].path}
             # None if a part of that layer is matched already
             one = by_path.get(min(opinions)) if len(opinions) == 1 else None
@@ -141,15 +139,6 @@ class _Matcher:
         left = [unit for unit in self._stored if unit.path not in used]
         evidence = {unit.path: _evidence(unit.path, named, ordered) for unit in rest}
         return names, candidates(left, rest, evidence)
-
-    def _one_more(self, live: Unit, named: Mapping[str, str]) -> bool:
-        """Whether only an order says who it is, and one side has a layer more that could be it."""
-        old, new = (count[live.sizes] for count in self._counts)
-        return live.path not in named and old != new
-
-    def _unordered(self, live: Unit, stored: Unit) -> bool:
-        """Whether no order of layers could tell that they are two."""
-        return not (live.order in (MODEL, CLASS) and stored.order in (MODEL, CLASS))
 
     def _fit(self, stored: Unit, live: Unit) -> Mapping[str, str] | None:
         """Stored name → live name of their weights; None if they do not fit."""
@@ -184,33 +173,9 @@ class _Matcher:
             unit.path: unit.path
             for unit in self._live
             if unit.path in old and not (unit.automatic and old[unit.path].automatic)
-            if not differ(old[unit.path], unit)
+            if old[unit.path].label in ("", unit.label) or not unit.label
             if self._fit(old[unit.path], unit) is not None
         }
-
-    def _by_ending(self) -> dict[str, str]:
-        """Live path → stored path, where the paths end alike, and no others end so."""
-        rest = [
-            {unit.path: unit for unit in side if not unit.automatic}
-            for side in (self._stored, self._live)
-        ]
-        found: dict[str, str] = {}
-        deepest = max((path.count("/") for side in rest for path in side), default=0)
-        for levels in range(min(deepest, _MOST_LEVELS), 0, -1):
-            alike: dict[str, tuple[list[str], list[str]]] = {}
-            for number, side in enumerate(rest):
-                for path in side:
-                    if path.count("/") >= levels:
-                        end = path.rsplit("/", levels)
-                        alike.setdefault("/".join(end[1:]), ([], []))[number].append(path)
-            for old, new in alike.values():
-                if len(old) == len(new) == 1 and self._fit(rest[0][old[0]], rest[1][new[0]]):
-                    found[new[0]] = old[0]
-                if old and new:
-                    for paths, side in zip((old, new), rest, strict=True):
-                        for path in paths:
-                            del side[path]
-        return found
 
     def _by_name(self, old: Sequence[Group], new: Sequence[Group]) -> dict[str, str]:
         """Live path → stored path, where the names say it, whatever their numbers."""

@@ -28,7 +28,7 @@ from tfckpt.planning.suggestion.order import on_branches
 from tfckpt.planning.suggestion.pairing import candidates, pair, scopes_of
 from tfckpt.planning.suggestion.renaming import rename_rules
 from tfckpt.planning.suggestion.seeds import paired_seeds
-from tfckpt.planning.suggestion.units import Unit, differ, holder_of, nests, parts, units
+from tfckpt.planning.suggestion.units import Unit, holder_of, nests, parts, units
 from tfckpt.planning.suggestion.words import UNUSED
 from tfckpt.policy.adapt import OfVariable, PlanContext
 
@@ -171,14 +171,7 @@ class _Search:
             [x for x in units(side, nests(other)) if not left & {e.name for e in x.values.values()}]
             for side, other in sides
         )
-        whose, at = ({e.name: x for x in side for e in x.values.values()} for side in (old, new))
-        doubtful = {
-            (one, other)
-            for one, other in matched.items()
-            if one in whose and other in at and differ(whose[one], at[other])
-        }
-        matched = {one: other for one, other in matched.items() if (one, other) not in doubtful}
-        restored = {s.name for s in base.assignments} - {other for _, other in doubtful}
+        restored = {s.name for s in base.assignments}
         suspects = {
             step.name.rpartition("/")[0]
             for step in base.steps

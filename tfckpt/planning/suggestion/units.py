@@ -42,7 +42,6 @@ class Unit:
         listed: all its weights, if they are known by their index too; else ().
         label: the name that the user gave it, if an attribute, an index or a key names it, or if
             that name looks automatic.
-        chosen: that name if it looks automatic.
         traits: digests of what feeds it, of what it feeds, and of its settings; ``""`` if unknown.
     """
 
@@ -55,7 +54,6 @@ class Unit:
     order: str = ""
     listed: tuple[Entry, ...] = ()
     label: str = ""
-    chosen: str = ""
     traits: tuple[str, ...] = ()
 
     @property
@@ -159,11 +157,6 @@ def _by_holder(unit: Unit) -> dict[str, dict[str, Entry]]:
     return found
 
 
-def differ(stored: Unit, live: Unit) -> bool:
-    """Whether the user gave them different names, which only look like numbers of one class."""
-    return bool(stored.chosen and live.chosen) and stored.chosen != live.chosen
-
-
 def _listed(path: str, values: Mapping[str, Entry], inventory: Inventory) -> tuple[Entry, ...]:
     listed = [each.name for each in inventory.own_orders.get(path, ())]
     everything = sorted(listed) == sorted(entry.name for entry in values.values())
@@ -178,10 +171,10 @@ def _unit(
     layer = place.layer
     automatic = not place.attribute and not layer.given
     kind = layer.cls
-    chosen = layer.own if layer.auto and layer.given else ""
+    label = layer.own if layer.auto and layer.given else ""
     where = place.at, place.classes, place.order
     traits = layer.fed, layer.feeds, layer.settings
-    return Unit(path, values, kind, automatic, *where, listed, chosen, chosen, traits)
+    return Unit(path, values, kind, automatic, *where, listed, label, traits)
 
 
 def _unit_of(name: str, places: Mapping[str, _Place]) -> str:
