@@ -370,7 +370,7 @@ def test_rules_that_a_policy_has_already_are_not_shown_as_if_they_replaced_it():
     )
     assert "model/x" not in found.yaml
     names = {}
-    exec(f"policy = {found.whole_python}", names)
+    exec(f"policy = {found.python}", names)
     assert make_plan(load_policy(names["policy"]), stored, live).ok
 
 

@@ -107,7 +107,7 @@ def adding_call(call: PolicyCall | None) -> Iterator[None]:
     except RefusedError as error:
         found = error.plan.suggestion
         if call is not None and found is not None and found.policy is not None:
-            error.args = (f"{error}\n\nin Python:\n\n    {call.with_policy(found.whole_python)}",)
+            error.args = (f"{error}\n\nin Python:\n\n    {call.with_policy(found.python)}",)
         elif call is not None and call.start_over and found is None:
             error.args = (
                 f"{error}\n\nto train this model from the start, choose another directory, or:\n\n"

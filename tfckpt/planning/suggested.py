@@ -115,14 +115,8 @@ class Suggestion:
 
     @property
     def python(self) -> str:
-        """The changed keys of the policy as a dict."""
-        pairs = (f"{json.dumps(key)}: {_python(value)}" for key, value in self.changes.items())
-        return f"{{{', '.join(pairs)}}}"
-
-    @property
-    def whole_python(self) -> str:
         """The whole policy as a dict."""
-        return _python(self._whole) if self._adds else self.python
+        return _python(self._whole if self._adds else dict(self.changes))
 
     @cached_property
     def _whole(self) -> dict[str, Any]:

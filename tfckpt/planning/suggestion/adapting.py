@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfckpt.core.selectors import REGEX
-from tfckpt.planning.suggestion.leaving import selectors
+from tfckpt.planning.suggestion.fewest_rules import selectors
 from tfckpt.planning.suggestion.words import last_word, template
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from tfckpt.core.inventory import Role
 from tfckpt.core.text import natural
 from tfckpt.planning.suggested import Candidates
 from tfckpt.planning.suggestion.adapting import rules_for
-from tfckpt.planning.suggestion.renaming import numbered
+from tfckpt.planning.suggestion.fewest_rules import numbered
 from tfckpt.planning.suggestion.units import holder_of
 
 if TYPE_CHECKING:

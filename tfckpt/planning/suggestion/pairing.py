@@ -14,9 +14,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tfckpt.planning.suggested import Candidates
+from tfckpt.planning.suggestion.fewest_rules import rename_rules
 from tfckpt.planning.suggestion.fits import Rivals, fit, sizes_of
 from tfckpt.planning.suggestion.order import by_order
-from tfckpt.planning.suggestion.renaming import rename_rules
 from tfckpt.planning.suggestion.words import (
     distinct,
     likeness,

@@ -21,12 +21,11 @@ from tfckpt.planning.checks.unmatched import is_adapter
 from tfckpt.planning.planner import make_plan
 from tfckpt.planning.suggested import Candidates, Suggestion
 from tfckpt.planning.suggestion.adapting import adapting, is_table_of_words
+from tfckpt.planning.suggestion.fewest_rules import rename_rules, selectors
 from tfckpt.planning.suggestion.fused import fused
-from tfckpt.planning.suggestion.leaving import selectors
 from tfckpt.planning.suggestion.loose import pair_loose
 from tfckpt.planning.suggestion.order import on_branches
 from tfckpt.planning.suggestion.pairing import candidates, pair, scopes_of
-from tfckpt.planning.suggestion.renaming import rename_rules
 from tfckpt.planning.suggestion.seeds import paired_seeds
 from tfckpt.planning.suggestion.units import Unit, holder_of, nests, parts, units
 from tfckpt.planning.suggestion.words import UNUSED
@@ -245,19 +244,13 @@ class _Search:
         errors = [step for step in plan.errors if step.entry.role in _OF_OPTIMIZERS]
         if not errors:
             return changes, plan
-        sides = [
-            any(entry.role in _OF_OPTIMIZERS for entry in side.entries.values())
-            for side in (self._stored, self._live)
-        ]
-        if not sides[1]:
+        if not any(entry.role in _OF_OPTIMIZERS for entry in self._live.entries.values()):
             names = {s.source for s in plan.steps if s.stored and s.stored.role in _OF_OPTIMIZERS}
             others = self._stored.entries.keys() - names
             return self._better(changes, plan, {"exclude_checkpoint": selectors(names, others)})
-        if not sides[0]:
-            return self._better(changes, plan, {"optimizer": _RESETS[-1]})
-        kept = [s for s in plan.assignments if s.entry.role is Role.SLOT]
-        if kept and not any(s.status is Status.SUSPECT or s.entry.of.isdecimal() for s in errors):
-            return changes, plan  # a few values of one side: they are left out one by one
+        kept = any(step.entry.role is Role.SLOT for step in plan.assignments)
+        if kept and all(step.status is not Status.SUSPECT for step in errors):
+            return changes, plan  # those of variables that are left out go with them
         for resets in _RESETS:
             better, found = self._better(changes, plan, {"optimizer": resets})
             if not any(step.entry.role in _OF_OPTIMIZERS for step in found.errors):

@@ -1,4 +1,4 @@
-r"""The fewest ``rename`` rules that map certain stored names to certain live names, and no others.
+r"""The fewest rules for certain names, and no others: selectors, and ``rename`` rules.
 
 Of each pair of names come rules that may hold for more: ``net/**`` for a scope, ``**/weights`` for
 a word, ``re:net/block_(\d+)/(.*)`` for numbered blocks. Those that come of most pairs are tried
@@ -8,9 +8,10 @@ first, and kept if they are right for every name of the checkpoint that no earli
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
-from tfckpt.core.selectors import MAX_PATTERN, REGEX, compile_rename
+from tfckpt.core.selectors import MAX_PATTERN, REGEX, compile_rename, exactly
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -126,3 +127,32 @@ def _shared(one: list[str], other: list[str]) -> int:
     while same < most and one[same] == other[same]:
         same += 1
     return same
+
+
+def selectors(names: Collection[str], others: Collection[str]) -> list[str]:
+    """Selectors that match all of some names, and none of the others.
+
+    >>> selectors({"model/head/kernel", "model/head/bias", "step"}, {"model/body/kernel"})
+    ['model/head/**', 'step']
+    """
+    ordered, rest = sorted(others), sorted(names)
+    found: list[str] = []
+    covered = ""
+    for name in rest:
+        if covered and name.startswith(covered):
+            continue
+        covered = _scope(name, ordered)
+        found.append(f"{exactly(covered)}**" if covered else exactly(name))
+    return found
+
+
+def _scope(name: str, others: Sequence[str]) -> str:
+    """The shortest scope of a name that none of the others is in, with its slash."""
+    end = name.find("/")
+    while end != -1:
+        scope = name[: end + 1]
+        index = bisect_left(others, scope)
+        if index == len(others) or not others[index].startswith(scope):
+            return scope
+        end = name.find("/", end + 1)
+    return ""
