@@ -134,16 +134,20 @@ def selectors(names: Collection[str], others: Collection[str]) -> list[str]:
 
     >>> selectors({"model/head/kernel", "model/head/bias", "step"}, {"model/body/kernel"})
     ['model/head/**', 'step']
+    >>> selectors({"model/a/bias", "model/b/bias"}, {"model/a/kernel", "model/b/kernel"})
+    ['**/bias']
     """
-    ordered, rest = sorted(others), sorted(names)
-    found: list[str] = []
-    covered = ""
-    for name in rest:
-        if covered and name.startswith(covered):
-            continue
-        covered = _scope(name, ordered)
-        found.append(f"{exactly(covered)}**" if covered else exactly(name))
-    return found
+    ordered = sorted(others)
+    scopes = list(dict.fromkeys(_scope(name, ordered) or name for name in sorted(names)))
+    inner = [name for name in scopes if not name.endswith("/")]
+    kept = {name.rpartition("/")[2] for name in ordered}
+    words: dict[str, list[str]] = {}
+    for name in inner:
+        words.setdefault(name.rpartition("/")[2], []).append(name)
+    common = {word for word, each in words.items() if len(each) > 1 and word not in kept}
+    alone = [name for name in scopes if name.rpartition("/")[2] not in common]
+    found = [f"{exactly(each)}**" if each.endswith("/") else exactly(each) for each in alone]
+    return found + [f"**/{exactly(word)}" for word in sorted(common)]
 
 
 def _scope(name: str, others: Sequence[str]) -> str:
