@@ -50,13 +50,28 @@ def test_numbered_values_go_by_their_place() -> None:
     [
         inventory((*LIVE, "model/a/gate"), (*SHAPES, (3,))),
         inventory(LIVE[:1], SHAPES[:1]),
-        inventory(LIVE, ((2, 3), (4,))),
         inventory(LIVE[::-1], SHAPES[::-1]),
+        inventory(LIVE, ((3,), (4,))),
+        inventory(LIVE, ((2, 5), (2, 3))),
     ],
-    ids=["one more", "one less", "another shape", "another order"],
+    ids=["one more", "one less", "another order", "one moved", "the other moved"],
 )
 def test_a_layer_that_does_not_agree_is_refused(live: Inventory) -> None:
     assert pairs(inventory(STORED), live) == {}
+    skipped = make_plan(Policy(name="p", on_shape_mismatch="skip"), inventory(STORED), live)
+    assert {step.status.value for step in skipped.steps} == {"SUSPECT", "UNEXPECTED"}
+
+
+def test_a_layer_of_another_size_is_a_mismatch() -> None:
+    stored, live = inventory(STORED), inventory(LIVE, ((2, 5), (5,)))
+    plan = make_plan(Policy(name="p"), stored, live)
+    assert {(step.status.value, step.name, step.source) for step in plan.steps} == {
+        ("MISMATCH", here, there) for here, there in zip(LIVE, STORED, strict=True)
+    }
+    wider = inventory(LIVE, ((5, 3), (3,)))
+    skipped = make_plan(Policy(name="p", on_shape_mismatch="skip"), stored, wider)
+    assert skipped.ok
+    assert [step.name for step in skipped.assignments] == ["model/a/bias"]
 
 
 def test_a_name_that_speaks_of_another_place_is_refused() -> None:

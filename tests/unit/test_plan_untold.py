@@ -109,7 +109,7 @@ LENIENT = [
             (),
             "position 2 is 'backbone' in the model and 'head'",
         ),
-        (LIVE, [("d2", (3,))], "shapes"),
+        (LIVE, [("d2", (2, 3))], "shapes"),
     ],
     ids=["count", "order", "shape"],
 )
@@ -129,6 +129,15 @@ def test_an_untold_layer_that_may_be_another_is_refused_however_lenient_the_poli
         assert why in step.reason
         assert "rename" in step.hint
     assert pairs(plan)["model/head/kernel"] == "model/head/kernel"
+
+
+def test_an_untold_layer_of_another_size_is_a_mismatch():
+    stored = model([("#0", ["d1", "d2"]), "head"])
+    live = model(LIVE, shapes=[("d2", (3,))])
+    plan = make_plan(Policy(), stored, live)
+    assert only(plan, "model/backbone/d2/kernel").status == "MISMATCH"
+    assert pairs(plan).keys() == {"model/backbone/d1/kernel", "model/head/kernel"}
+    assert make_plan(Policy(on_shape_mismatch="skip"), stored, live).ok
 
 
 def test_a_layer_inside_of_an_untold_one_is_known_by_its_name():
@@ -197,7 +206,7 @@ def test_which_layers_might_agree_says_nothing_of_those_that_have_a_partner():
     names = [f"model/{each.place}/vars/0" for each in layers]
     stored = Inventory(
         "here",
-        {n: Entry(n, Role.WEIGHT, "float32", s) for n, s in zip(names, ((5,), (3,)), strict=True)},
+        {n: Entry(n, Role.WEIGHT, "float32", s) for n, s in zip(names, ((3,), (3,)), strict=True)},
         {"model": sequence(*layers)},
         own_orders={name.removesuffix("/vars/0"): (Ordered(name),) for name in names},
     )

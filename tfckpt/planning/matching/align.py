@@ -124,7 +124,7 @@ def _by_position(
         why = _other_positions(ones, others, new.kind) or _on_branches(old, new, others)
         for at, place in unknown:
             other = others[at] if at < len(others) else None
-            sure = other is not None and not why and _fits(ones[at].shapes, other.shapes)
+            sure = other is not None and not why and _is_alike(at, ones, others)
             partners[place] = other.path if other is not None and sure else ""
         taken = {*partners.values()}
         for at, x in enumerate(others) if unknown else ():
@@ -141,9 +141,28 @@ def _by_position(
     return partners, refused
 
 
-def _fits(old: Shapes, new: Shapes) -> bool:
-    """Whether weights of these shapes can be restored; None is a variable of no certain shape."""
-    return old == new or (None in new and len(old) == len(new))
+def _is_alike(at: int, old: Layers, new: Layers) -> bool:
+    """Whether the layers at a position may be the same, be it of another size.
+
+    None is a variable of no certain shape.
+    """
+    was, now = old[at].shapes, new[at].shapes
+    if was == now or (None in now and len(was) == len(now)):
+        return True
+    sides = [x.shapes for x in old], [x.shapes for x in new]
+    return sorted(map(_rank, was)) == sorted(map(_rank, now)) and is_resized(was, now, *sides)
+
+
+def _rank(shape: Shape | None) -> int:
+    return -1 if shape is None else len(shape)
+
+
+def is_resized(was: object, now: object, old: Iterable[object], new: Iterable[object]) -> bool:
+    """Whether what stands at a position got another size, rather than another place.
+
+    Nothing else then has the shape that it had, or had the shape that it has.
+    """
+    return was not in new and now not in old
 
 
 def _other_positions(old: Layers, new: Layers, kind: str) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.core.inventory import SEQUENCE, rebased, unnumbered
 from tfckpt.core.text import without_repeat
+from tfckpt.planning.matching.align import is_resized
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -90,10 +91,6 @@ class Orders:
         verdict = self._verdict(position, layers[1])
         live = None if verdict.reason else verdict.names.get(name, target)
         return _ValueMatch(live, layers, verdict.reason)
-
-    def concern(self, name: str) -> bool:
-        """Whether a stored value is identified by its index."""
-        return name in self._positions
 
     def layers(self, stored: str) -> tuple[str, str] | None:
         """The stored and the live layer between which a value was resolved."""
@@ -210,16 +207,21 @@ class Orders:
     def _by_place(
         self, stored_path: str, live_path: str, old: Sequence[Ordered], new: Sequence[Ordered]
     ) -> _LayerMatch:
-        for one, other in zip(old, new, strict=False):
-            shapes = self._shape(self._stored, one.name), self._shape(self._live, other.name)
-            if shapes[0] != shapes[1] and not self._live.takes(other.name, shapes[0]):
+        pairs = list(zip(old, new, strict=False))
+        shapes = [
+            (self._shape(self._stored, one.name), self._shape(self._live, other.name))
+            for one, other in pairs
+        ]
+        sides = [{*side} for side in zip(*shapes, strict=True)]
+        for (one, other), (was, now) in zip(pairs, shapes, strict=True):
+            fits = was == now or self._live.takes(other.name, was)
+            if not fits and not is_resized(was, now, *sides):
                 return self._refuse(
                     stored_path,
                     live_path,
-                    f"has {other.name!r} of shape {shapes[1]} where the checkpoint has "
-                    f"{one.name!r} of shape {shapes[0]}",
+                    f"has {other.name!r} of shape {now} where the checkpoint has "
+                    f"{one.name!r} of shape {was}",
                 )
-        pairs = zip(old, new, strict=False)
         return _LayerMatch({one.name: self._below(live_path, other.name) for one, other in pairs})
 
     def _below(self, live_path: str, name: str) -> str:
