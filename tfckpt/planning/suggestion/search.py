@@ -102,7 +102,10 @@ class _Search:
             by_names = None if parts or self._either_way else self._by_names(changes, plan)
             if self._either_way:
                 changes.pop("adapt", None)  # part of the answers
-            settled = by_names is not None and self._names_settle(by_names.changes)
+            settled = by_names is not None and (
+                all(choice.stored == (choice.live,) for choice in choices)  # nothing else fits
+                or self._names_settle(by_names.changes)
+            )
             choices = self._scopes(choices) or choices
             asked = Suggestion(changes, choices=choices, by_names=by_names)
             found = by_names if settled else asked
