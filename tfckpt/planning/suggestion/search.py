@@ -98,8 +98,9 @@ class _Search:
         changes, plan = self._cast(changes, plan)
         changes, plan = self._with_optimizer(changes, plan)
         changes, plan, parts = self._divided(changes, plan)
-        if choices := pairing.choices or self._open(plan) or parts or self._either_way:
-            by_names = None if parts or self._either_way else self._by_names(changes, plan)
+        which = pairing.choices or self._open(plan)
+        if choices := which or parts or self._either_way or self._shifted(plan):
+            by_names = self._by_names(changes, plan) if which else None
             if self._either_way:
                 changes.pop("adapt", None)  # part of the answers
             settled = by_names is not None and (
@@ -291,6 +292,21 @@ class _Search:
         live = _units(left[1], self._live, self._stored)
         return candidates(stored, live)
 
+    def _shifted(self, plan: Plan) -> tuple[Candidates, ...]:
+        """Layers without names of other inputs and units: those before them may be others, too."""
+        automatic = [unit.path for unit in units(self._live) if unit.automatic]
+        found = []
+        for step in plan.errors:
+            if step.status is Status.MISMATCH and step.entry.role is Role.WEIGHT and step.stored:
+                shapes = step.entry.shape or (), step.stored.shape or ()
+                apart = sum(a != b for a, b in zip(*shapes, strict=False))
+                path = holder_of(step.name)
+                if len(shapes[0]) == len(shapes[1]) and apart > 1 and path in automatic:
+                    new = (f"{path} is new, and those before it are the same", _leaving(path))
+                    why = "it has other inputs and units, as if a layer had come before it"
+                    found.append(Candidates(path, (path,), why, ("", ""), (new,)))
+        return tuple(found)
+
     def _without_rest(self, changes: Mapping[str, Any], plan: Plan) -> Suggestion | None:
         """Without what nothing fits; None if that is not enough, or leaves nothing."""
         new, unused = set(), set()
@@ -392,6 +408,10 @@ def _ways(
         )
         for new in plain.either_way
     )
+
+
+def _leaving(path: str) -> Mapping[str, Any]:
+    return {"exclude": [f"{path}/**"]}
 
 
 def _adds(rules: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
