@@ -233,37 +233,6 @@ def test_a_small_bert_of_pytorch_into_keras_attention(flavour: Any, tmp_path: An
         equal([tensors[f"encoder.layer.{n}.intermediate.dense.weight"].T], dense[:1])
 
 
-def test_pytorchs_own_attention_into_keras_attention(flavour: Any, tmp_path: Any) -> None:
-    """It has the kernels of query, key and value as one, (3 × out, in)."""
-    rng, layers = np.random.default_rng(0), flavour.layers
-    shapes = {
-        "attention.in_proj_weight": (3 * WIDTH, WIDTH),
-        "attention.in_proj_bias": (3 * WIDTH,),
-        "attention.out_proj.weight": (WIDTH, WIDTH),
-        "attention.out_proj.bias": (WIDTH,),
-        "up.weight": (INNER, WIDTH),
-        "up.bias": (INNER,),
-    }
-    tensors = {name: rng.normal(size=shape).astype("float32") for name, shape in shapes.items()}
-    path = str(tmp_path / "attention.safetensors")
-    save_file(tensors, path)
-    inputs = flavour.Input((6, WIDTH))
-    attention = layers.MultiHeadAttention(2, WIDTH // 2, name="attention")
-    up = layers.Dense(INNER, name="up")
-    model = flavour.Model(inputs, up(attention(inputs, inputs)))
-    pasted(path, model)
-    found = [np.asarray(inner(variable)) for variable in attention.weights]
-    kernels, biases = (tensors[f"attention.in_proj_{word}"] for word in ("weight", "bias"))
-    for n, (kernel, bias) in enumerate(zip(found[:6:2], found[1:6:2], strict=True)):
-        own = slice(n * WIDTH, (n + 1) * WIDTH)
-        np.testing.assert_array_equal(kernel.reshape(WIDTH, WIDTH), kernels[own].T)
-        np.testing.assert_array_equal(bias.ravel(), biases[own])
-    np.testing.assert_array_equal(
-        found[6].reshape(WIDTH, WIDTH), tensors["attention.out_proj.weight"].T
-    )
-    equal([tensors["up.weight"].T, tensors["up.bias"]], up.weights)
-
-
 def test_a_small_resnet_of_pytorch(tmp_path: Any) -> None:
     rng, tensors = np.random.default_rng(0), {}
     widths = {"conv1": (3, 4), "layer1.conv1": (4, 6), "layer1.conv2": (6, 7)}

@@ -126,34 +126,9 @@ def attention(*layers):
     )
 
 
-def test_one_value_for_queries_keys_and_values_is_divided_if_a_person_says_how():
-    fused = {"weight": (24, 8), "bias": (24,)}
-    stored = torch(**{f"h__{n}__qkv": fused for n in range(12)}, up=TORCH)
-    live = attention(*(f"block_{n}" for n in range(12)))
-    found = suggest(Policy(), *both(stored, live))
+@pytest.mark.parametrize("word", ["qkv.weight", "in_proj_weight", "attn.c_attn.weight"])
+def test_one_value_for_queries_keys_and_values_is_named(word):
+    stored = torch(a={word: (24, 8)}, up=TORCH)
+    found = suggest(Policy(), *both(stored, attention("mha")))
     assert found.policy is None
-    ((how, adds),) = found.choices[0].ways
-    rules = adds["adapt"]
-    assert how == "its query, key and value follow one another"
-    assert len(rules) == 6  # two to divide, three kernels to transpose, all to reshape
-    decided = suggest(Policy(adapt=rules), *both(stored, live))
-    assert decided.plan.ok
-    went = {(s.source, s.name) for s in decided.plan.assignments}
-    assert {("model/h.7.qkv.bias", f"model/block_7/{role}/bias") for role in THREE} <= went
-
-
-def test_the_order_of_pytorchs_own_attention_is_known():
-    fused = {"in_proj_weight": (24, 8), "in_proj_bias": (24,)}
-    found = suggested(torch(a=fused, up=TORCH), attention("mha"))
-    assert {
-        "how": "split",
-        "checkpoint": "model/a.in_proj_weight",
-        "model": [f"model/mha/{role}/kernel" for role in THREE],
-        "axis": 0,
-    } in found["adapt"]
-
-
-def test_which_of_two_attentions_it_is_is_for_a_person_to_say():
-    fused = {"in_proj_weight": (24, 8), "in_proj_bias": (24,)}
-    stored, live = torch(self=fused, cross=fused, up=TORCH), attention("first", "second")
-    assert suggested(stored, live) is None
+    assert f"model/a.{word} has query, key and value in one" in str(found)

@@ -9,6 +9,7 @@ never left out: where several fit and nothing distinguishes them, a person decid
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,6 @@ from tfckpt.planning.planner import make_plan
 from tfckpt.planning.suggested import Candidates, Suggestion
 from tfckpt.planning.suggestion.adapting import adapting, is_table_of_words
 from tfckpt.planning.suggestion.fewest_rules import rename_rules, selectors
-from tfckpt.planning.suggestion.fused import fused
 from tfckpt.planning.suggestion.loose import pair_loose
 from tfckpt.planning.suggestion.order import on_branches
 from tfckpt.planning.suggestion.pairing import candidates, pair, scopes_of
@@ -48,6 +48,8 @@ _KEYS = (
     "on_dtype_mismatch",
     "optimizer",
 )
+_FUSED = re.compile(r"(?<![a-z])(qkv|query_key_value|c_attn|in_proj)(?![a-z])")
+_PROJECTION = re.compile(r"(?<![a-z])(query|key|value|[qkv])(?![a-z])")
 _MOST_VALUES = 60_000
 _LEAST_SHARE = 0.3  # of the weights of the smaller side; less is another model
 _OF_OPTIMIZERS = frozenset({Role.SLOT, Role.ITERATIONS, Role.HYPERPARAMETER})
@@ -97,9 +99,13 @@ class _Search:
             return Suggestion({}, gave_up=gave_up)
         changes, plan = self._cast(changes, plan)
         changes, plan = self._with_optimizer(changes, plan)
-        changes, plan, parts = self._divided(changes, plan)
+        if whole := _fused(plan):
+            sentence = (
+                f"{whole} has query, key and value in one: an adapt rule, how: split, divides it"
+            )
+            return Suggestion(changes, gave_up=sentence)
         which = pairing.choices or self._open(plan)
-        if choices := which or parts or self._either_way or self._shifted(plan):
+        if choices := which or self._either_way or self._shifted(plan):
             by_names = self._by_names(changes, plan) if which else None
             if self._either_way:
                 changes.pop("adapt", None)  # part of the answers
@@ -261,18 +267,6 @@ class _Search:
                 return better, found
         return changes, plan
 
-    def _divided(
-        self, changes: dict[str, Any], plan: Plan
-    ) -> tuple[dict[str, Any], Plan, tuple[Candidates, ...]]:
-        """With what makes three values of one; or that as a choice."""
-        found = fused(plan.errors, self._live)
-        if found is None:
-            return changes, plan, ()
-        better, both = self._better(changes, plan, {"adapt": found.rules})
-        if both is plan or found.certain:
-            return better, both, ()
-        return changes, plan, found.choices()
-
     def _open(self, plan: Plan) -> tuple[Candidates, ...]:
         """What is left on both sides and fits, though nothing says that it is the same."""
         left: tuple[dict[str, dict[str, Entry]], ...] = ({}, {})
@@ -383,6 +377,15 @@ def _units(
     return [
         Unit(path, below, kinds[next(iter(below.values())).name]) for path, below in values.items()
     ]
+
+
+def _fused(plan: Plan) -> str:
+    """A stored value that may hold query, key and value, which the model lacks; ``""`` for none."""
+    left = [step for step in plan.errors if step.entry.role is Role.WEIGHT]
+    if not any(step.stored is None and _PROJECTION.search(step.name) for step in left):
+        return ""
+    names = (step.source for step in left if step.live is None)
+    return next((name for name in names if _FUSED.search(name)), "")
 
 
 def _faults(plan: Plan) -> int:

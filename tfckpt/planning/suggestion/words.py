@@ -90,7 +90,7 @@ def means(stored: str, live: str) -> bool:
 
 
 def says_nothing(stored: str) -> bool:
-    """Whether a variable's name is none that a library has for a part of a layer.
+    """Whether no library calls a part of a layer by a variable's name.
 
     >>> says_nothing("Variable_3"), says_nothing("kernel"), says_nothing("w1")
     (True, False, False)
