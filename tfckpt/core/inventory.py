@@ -354,14 +354,23 @@ def name_number(label: str) -> int:
     return int(match[1]) if match else 0
 
 
-def weak_base(label: str, bases: Collection[str]) -> str:
+def weak_base(label: str, bases: Collection[str], cls: str = "") -> str:
     """An automatic layer name without its number, ``""`` for a name that the user chose.
+
+    A layer whose class is known has an automatic name of that class alone.
 
     >>> weak_base("dense_3", {"dense"}), weak_base("head_3", {"dense"})
     ('dense', '')
+    >>> weak_base("dense", {"dense"}, "layer_normalization")
+    ''
     """
     base = re.sub(r"_\d+(_preprocessor)?$", r"\1", label)  # FeatureSpace adds _preprocessor
-    return _SAME_BASE.get(base, base) if base in bases else ""
+    if base not in bases:
+        return ""
+    base = _SAME_BASE.get(base, base)
+    own = _SAME_BASE.get(cls, cls)
+    of_class = base in {own, "functional" if own == "sequential" else own}
+    return base if not cls or of_class or base.endswith("_preprocessor") else ""
 
 
 def given_name(variable: str) -> str:

@@ -270,13 +270,24 @@ class _Naming:
     def _layers(self, path: str, sequence: Node) -> Iterator[tuple[str, Node, str]]:
         counts: Counter[str] = Counter()
         named = []
+        attributes, given = set[str](), set[str]()
+        for layer in sequence.layers:
+            if not layer.base:
+                given.add(layer.label)
+        listed = frozenset(map(id, sequence.layers))
+        for edge, child in sequence.children:
+            if id(child) not in listed:
+                attributes.add(edge.lstrip("_"))
+        taken = given | attributes
         for index, layer in enumerate(sorted(sequence.layers, key=holds_weights, reverse=True)):
-            if layer.base:
-                number = counts[layer.base]
-                counts[layer.base] += 1
-                component = f"{layer.base}_{number}" if number else layer.base
-            else:
-                component = _one_level(layer.label) or f"layer_with_weights-{index}"
+            component = _one_level(layer.label) or f"layer_with_weights-{index}"
+            base = layer.base or (component if component in attributes else "")
+            while base:
+                number = counts[base]
+                counts[base] += 1
+                component = f"{base}_{number}" if number else base
+                if component not in taken:
+                    break
             named.append((component, layer))
             yield _join(path, component), layer, ""
         self._hold(

@@ -1,9 +1,10 @@
-"""The initial values of an optimizer, for a policy that resets it."""
+"""The initial values of an optimizer that is reset, and of new low-rank factors."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tfckpt.core.inventory import Role
 from tfckpt.core.optimizer_names import begins_as_weights
 from tfckpt.errors import RestoreError
 from tfckpt.live.building.build import build_for, strategy_of
@@ -24,14 +25,19 @@ def initial_values(plan: Plan, live: Live) -> Mapping[str, Any]:
 
     They are read from a copy of the optimizer that is built from its config for the same variables:
     Keras keeps no initial values, and not all of them are zero (Adagrad's are 0.1). What begins as
-    the weights is the variable itself, which has its new value when the slot is assigned.
+    the weights is the variable itself, which has its new value when the slot is assigned. A weight
+    that is reset is a low-rank factor, which Keras makes of zeros.
     """
+    import tensorflow as tf
+
     slots = {step.name: step.live for step in plan.resets if step.live}
     values = {
         name: raw(live.variables[slot.of])
         for name, slot in slots.items()
         if slot.of in live.variables and _is_copy(slot, live)
     }
+    factors = [name for name, entry in slots.items() if entry.role is Role.WEIGHT]
+    values |= {name: tf.zeros_like(raw(live.variables[name])) for name in factors}
     names = slots.keys() - values.keys()
     for path, optimizer in live.optimizers.items():
         own = {name for name in names if name.startswith(path + "/")}

@@ -70,6 +70,10 @@ def _add(
 
 def _own(layer: Any) -> list[Any]:
     """A layer's own values, as Keras 3's ``save_own_variables`` writes them."""
+    if mode := getattr(layer, "quantization_mode", None):
+        listed = getattr(layer, "variable_serialization_spec", {}).get(mode, ())
+        held = (getattr(layer, f"_{name}", getattr(layer, name, None)) for name in listed)
+        return [value for value in held if is_variable(value)]
     merged = {
         id(raw(value))
         for attribute, value in vars(layer).items()
@@ -99,8 +103,7 @@ def _writes_plainly(layer: Any, flavor: Flavor) -> bool:
     """Whether a layer's values are written by Keras's own ``save_own_variables``."""
     writer = getattr(type(layer), "save_own_variables", None)
     module = getattr(writer, "__module__", "")
-    quantized = getattr(layer, "quantization_mode", None)
-    return isinstance(layer, flavor.layer) and module.startswith(_KERAS) and not quantized
+    return isinstance(layer, flavor.layer) and module.startswith(_KERAS)
 
 
 def _trains_all(tree: Tree, optimizer: Any) -> bool:

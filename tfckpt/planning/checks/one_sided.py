@@ -2,12 +2,14 @@
 
 That is an optimizer or a loss scale, if the other side has none left that it could be; slots that
 the model's optimizer does not keep; hyperparameters; and seeds, integer counters and positions in
-data, if the other side has none left that it could be. Weights are asked for, and so is everything
-if the policy itself says ``on_missing: error`` or ``on_unexpected: error``.
+data, if the other side has none left that it could be. Weights are asked for, except the low-rank
+factors of a restored kernel; and so is everything if the policy itself says ``on_missing: error``
+or ``on_unexpected: error``.
 """
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -16,6 +18,8 @@ from tfckpt.core.optimizer_names import AT_ZERO, LOSS_SCALE, OPTIMIZERS, begins_
 from tfckpt.planning.checks.step import ASSIGNED, Severity, Status, is_save_counter
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
     from tfckpt.core.inventory import Entry, Inventory, Shape
     from tfckpt.planning.checks.step import Step
     from tfckpt.policy import Policy
@@ -31,9 +35,11 @@ ONLY_STORED = "only in the checkpoint, where it stays"
 AT_WEIGHTS = "starting at the restored weights"
 TRAINED_NOW = "starting as in a new optimizer: its variable was not trained when it was saved"
 NEW_SLOT = "starting as in a new optimizer: the checkpoint's optimizer has no such slot"
+NEW_FACTORS = "only in the model: low-rank factors (LoRA), without effect until they are trained"
 _LEFT = NO_STATE, NO_OPTIMIZER, NO_SLOT, NOT_TRAINED, ONLY_LIVE, ONLY_STORED
-ONE_SIDED = (*_LEFT, AT_WEIGHTS, TRAINED_NOW, NEW_SLOT)
+ONE_SIDED = (*_LEFT, AT_WEIGHTS, TRAINED_NOW, NEW_SLOT, NEW_FACTORS)
 OF_OPTIMIZERS = frozenset({Role.SLOT, Role.ITERATIONS, Role.HYPERPARAMETER})
+ADAPTER = re.compile(r"(.*/)lora_([a-z]+)_([ab])")
 
 
 def kind(entry: Entry) -> Kind:
@@ -139,15 +145,20 @@ def as_wholes(steps: list[Step], policy: Policy, live: Inventory) -> list[Step]:
       variables come from somewhere else.
     - An average of restored weights that is not restored itself starts at these.
     - A slot that the checkpoint cannot have starts as in a new optimizer, beside the others.
+    - So do the low-rank factors of a restored kernel: the second one at zero, as Keras makes them.
     """
     by_name = {step.name: step for step in steps if step.name}
     restored = {name for name, step in by_name.items() if step.status in ASSIGNED}
+    left = () if asks(policy, "on_missing") else by_name.keys() - restored
+    matches = [*filter(None, map(ADAPTER.fullmatch, left))]
+    factors = _new_factors(matches, by_name, restored, steps) if matches else {}
+    restored |= factors.keys()
     slots = [step for step in by_name.values() if step.live and step.live.of in by_name]
     unlike = [s for s in slots if (s.name in restored) != (s.entry.of in restored)]
-    if not unlike:
+    if not unlike and not factors:
         return steps
     apart = restored.isdisjoint(step.entry.of for step in slots if step.name in restored)
-    known, changed = _Known(steps, policy, live), {}
+    known, changed = _Known(steps, policy, live), factors
     for step in unlike:
         variable = by_name[step.entry.of]
         if variable.name in restored:
@@ -158,6 +169,28 @@ def as_wholes(steps: list[Step], policy: Policy, live: Inventory) -> list[Step]:
             reason = f"its variable is not restored: {variable.reason}"
             changed[step.name] = step._replace(status=Status.EXCLUDED, reason=reason, changes=())
     return [changed.get(step.name, step) for step in steps]
+
+
+def _new_factors(
+    matches: Sequence[re.Match[str]],
+    by_name: Mapping[str, Step],
+    restored: Collection[str],
+    steps: Sequence[Step],
+) -> dict[str, Step]:
+    """The steps of the low-rank factors that can be nothing in the checkpoint."""
+    unused = {kind(step.entry) for step in steps if step.status is Status.UNEXPECTED}
+    found = {}
+    for match in matches:
+        layer, of, which = match.groups()
+        pair = [by_name.get(f"{layer}lora_{of}_{each}") for each in "ab"]
+        missing = all(each and each.status is Status.MISSING for each in pair)
+        step = by_name[match[0]]
+        asked = step.severity is Severity.ERROR and kind(step.entry) not in unused
+        if asked and missing and f"{layer}{of}" in restored:
+            status = Status.RESET if which == "b" else Status.MISSING
+            new = step._replace(status=status, severity=Severity.NOTE)
+            found[step.name] = new._replace(reason=NEW_FACTORS, hint="")
+    return found
 
 
 class _Known:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tfckpt.core.inventory import Role
-from tfckpt.planning.checks.one_sided import OF_OPTIMIZERS, OneSided
+from tfckpt.planning.checks.one_sided import ADAPTER, OF_OPTIMIZERS, OneSided
 from tfckpt.planning.checks.step import (
     MISSING_HINT,
     UNEXPECTED_HINT,
@@ -38,7 +37,6 @@ _LEFT_SLOT_HINT = f"{_ANEW}; to leave out only these, declare them in expect_une
 _SETTING_HINT = (
     "optimizer: {hyperparameters: config} keeps the value from your code, or its schedule"
 )
-_ADAPTER = re.compile(r"/lora_[a-z]+_[ab]$")
 ADAPTERS_HINT = (
     "Call `enable_lora(rank)` on the layers before restoring: without its low-rank adapters (LoRA) "
     "a layer computes what it did before they were trained"
@@ -52,7 +50,7 @@ def is_adapter(name: str) -> bool:
     >>> is_adapter("model/dense/lora_kernel_a"), is_adapter("model/dense/kernel")
     (True, False)
     """
-    return _ADAPTER.search(name) is not None
+    return ADAPTER.fullmatch(name) is not None
 
 
 def is_program_state(entry: Entry) -> bool:

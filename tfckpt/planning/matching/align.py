@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfckpt.core.inventory import ATTRIBUTES, LIST, SEQUENCE, VARIABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from tfckpt.core.inventory import Container, Layer, Shape
 
@@ -51,27 +51,33 @@ class Aligned(NamedTuple):
             that is not in it is the one of the same place.
         refused: live layer that may have a partner → why none is certain.
         ambiguous: live layer → why the stored one of the same place may be another one.
+        unnamed: the stored places with a partner that the position alone tells.
     """
 
     partners: Mapping[str, str] = {}
     refused: Mapping[str, str] = {}
     ambiguous: Mapping[str, str] = {}
+    unnamed: Collection[str] = ()
 
 
 def align(old: Container, new: Container, stored: str, live: str) -> Aligned:
     """Lay a stored container at one path beside a live one at another."""
-    partners: dict[str, str] = {}
+    partners = by_given_name(old, new, live)
+    unnamed: dict[str, str] = {}
     refused: Why = {}
     if old.order == "created":
         partners = _by_creation(old, new) if new.kind == SEQUENCE else {}
     elif has_positions(old):
-        partners, refused = _by_position(old, new, stored, live)
+        unnamed, refused = _by_position(old, new, stored, live)
+        partners |= unnamed
     known = {layer.path: layer for layer in new.layers}
-    pairs = ((x, known.get(partners.get(x.place, ""))) for x in old.layers)
-    layers = tuple(
-        _as(x, partner) for x, partner in pairs if partner or x.own or x.place not in partners
-    )
-    return Aligned(partners, refused, _ambiguities(old._replace(layers=layers), new, live))
+    layers = []
+    for x in old.layers:
+        partner = known.get(partners.get(x.place, ""))
+        if partner or x.own or x.place not in partners:
+            layers.append(_as(x, partner))
+    ambiguous = _ambiguities(old._replace(layers=tuple(layers)), new, live)
+    return Aligned(partners, refused, ambiguous, unnamed)
 
 
 def _as(stored: Layer, partner: Layer | None) -> Layer:
@@ -79,6 +85,23 @@ def _as(stored: Layer, partner: Layer | None) -> Layer:
     if partner is None:
         return stored
     return stored._replace(place=partner.place) if stored.own else partner
+
+
+def by_given_name(old: Container, new: Container, live: str) -> dict[str, str]:
+    """Stored place → the live layer that a user called so, where a file knows names, not classes.
+
+    A LayerNormalization called `dense` stands there as one of the unnamed layers of class Dense.
+    """
+    found: dict[str, str] = {}
+    if old.kind == new.kind == SEQUENCE:
+        called = {}
+        for x in old.layers:
+            if x.given is None:
+                called[x.own] = x.place
+        for x in new.layers:
+            if x.own and not x.auto and called.get(x.own, x.place) != x.place:
+                found[called[x.own]] = f"{live}/{x.place}"
+    return found
 
 
 # By position
@@ -305,15 +328,17 @@ def _firm(old: Container, new: Container) -> Names:
     # A name counts as given again where Keras has counted up to it, unless the layer was rewired.
     wires = {x.place: (x.fed, x.feeds) for x in old.layers}
     before = {x.own for x in old.layers if x.given and (x.cls in same or not x.auto)}
-    before -= {x.own for x in new.layers if wires.get(x.place, ("", "")) != (x.fed, x.feeds)}
-    return (
-        {x.place for x in old.layers if x.given},
-        {
-            x.place
-            for x in new.layers
-            if x.own and (not x.auto or (known and (x.given or x.own in before)))
-        },
-    )
+    for x in new.layers:
+        if wires.get(x.place, ("", "")) != (x.fed, x.feeds):
+            before.discard(x.own)
+    now = {
+        x.place: x.own
+        for x in new.layers
+        if x.own and (not x.auto or (known and (x.given or x.own in before)))
+    }
+    names = {*now.values()}  # in a file that does not say whether they were given
+    was = {x.place for x in old.layers if x.given or (x.given is None and x.own in names)}
+    return was, {*now}
 
 
 class _Classes:

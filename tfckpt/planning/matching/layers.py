@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tfckpt.core.inventory import ATTRIBUTES, LIST, SEQUENCE, VARIABLE, Container, Layer, Role
-from tfckpt.planning.matching.align import Aligned, align, classes, has_positions
+from tfckpt.planning.matching.align import Aligned, align, by_given_name, classes, has_positions
 from tfckpt.planning.matching.values_by_index import Orders
 
 if TYPE_CHECKING:
@@ -53,8 +53,12 @@ class Layers:
         self._positions: dict[tuple[str, str], dict[str, str | None]] = {}
         self._refused: dict[str, str] = {}
         self._ambiguities: dict[tuple[str, str], tuple[str, str]] = {}
-        # Whether some layers are known by their positions, not by the names of their places.
-        self.by_position = any(map(has_positions, stored.containers.values()))
+        # Whether some layers are known by more than the names of their places.
+        self.by_position = False
+        for path, held in stored.containers.items():
+            other = live.containers.get(path, _EMPTY)
+            if has_positions(held) or by_given_name(held, other, path):
+                self.by_position = True
 
     def target(self, name: str, target: str) -> tuple[str | None, str]:
         """The live name of a stored value, and what else its layer was identified by.
@@ -67,11 +71,12 @@ class Layers:
             if not target.endswith(tail):
                 continue
             above = target.removesuffix(tail)
-            if (partner := self.of(path, above).partners.get(place)) is None:
+            found = self.of(path, above)
+            if (partner := found.partners.get(place)) is None:
                 continue
             if not partner:
                 return None, ""
-            if self._sides[0].containers[path].order != "created":
+            if place in found.unnamed:
                 note = (
                     f"the file does not store the layer's name, but '{path}/{place}' and "
                     f"{partner!r} have the same position and the same shapes"

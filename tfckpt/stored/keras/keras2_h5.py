@@ -128,7 +128,7 @@ class _H5Reader:
 
     def _layer(self, name: str, config: Mapping[str, Any]) -> Node:
         node = Node(NodeKind.GROUP, label=name, cls=snake_case(text(config, "class_name")))
-        node.base = weak_base(name, self._bases)
+        node.base = weak_base(name, self._bases, node.cls)
         return node
 
     def _listed(self, group: H5Group) -> list[tuple[str, H5Dataset]]:

@@ -65,7 +65,7 @@ class ObjectReader:
         node = Node(NodeKind.GROUP, cls=cls)
         settings = mapping(config, "config")
         node.label = self.label(group) or text(settings, "name")
-        node.base = weak_base(node.label, self._bases)
+        node.base = weak_base(node.label, self._bases, cls)
         cls = node.cls = cls or node.base
         own = self._own(node, group, settings)
         below: dict[str, Node] = {}
@@ -98,7 +98,8 @@ class ObjectReader:
         if stored is None:
             return []
         numbered = sorted((key for key in stored.datasets if key.isdecimal()), key=natural)
-        names = own_names(node.cls, len(numbered), settings)
+        quantized = any(stored.datasets[key].dtype == "int8" for key in numbered)
+        names = None if quantized else own_names(node.cls, len(numbered), settings)
         values = []
         for index, key in enumerate(numbered):
             name = names[index] if names else f"{VARS}/{key}"
