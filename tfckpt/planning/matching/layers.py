@@ -46,7 +46,7 @@ class Layers:
 
     def __init__(self, stored: Inventory, live: Inventory, renames: Renames | None = None) -> None:
         self._sides = stored, live
-        self.orders = Orders(stored, live)
+        self.orders = Orders(stored, live, self.keeps_order)
         self._renames = renames
         self._found: dict[tuple[str, str], Aligned] = {}
         self._known: dict[tuple[str, bool], Container] = {}
@@ -83,6 +83,24 @@ class Layers:
                 )
             target = partner + rest
         return target, note
+
+    def keeps_order(self) -> bool:
+        """Whether the model has its layers in the order of the file, as far as the file has one."""
+        stored, live = self._sides
+        ranks = {path: at for each in live.listings.values() for at, path in enumerate(each)}
+        for path, held in live.containers.items():
+            for at, x in enumerate(held.layers):
+                ranks.setdefault(f"{path}/{x.place}", at)
+        for path, held in stored.containers.items():
+            found: dict[str, list[int]] = {}
+            for x in held.layers if held.kind in (SEQUENCE, LIST) else ():
+                place = f"{path}/{x.place}"
+                rank = ranks.get(self.target(place, place)[0] or "")
+                if rank is not None:
+                    found.setdefault(x.cls if held.order == "class" else "", []).append(rank)
+            if any(of_class != sorted(of_class) for of_class in found.values()):
+                return False
+        return True
 
     def at_same_position(self, name: str) -> str | None:
         """The live name at the position of a stored one, whatever its layers are called.

@@ -17,7 +17,7 @@ from tfckpt.core.text import without_repeat
 from tfckpt.planning.matching.align import is_resized
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tfckpt.core.inventory import Inventory, Layer, Ordered, Shape
 
@@ -55,9 +55,10 @@ class _ValueMatch(NamedTuple):
 class Orders:
     """Resolves stored values that are identified by index."""
 
-    def __init__(self, stored: Inventory, live: Inventory) -> None:
+    def __init__(self, stored: Inventory, live: Inventory, keeps_order: Callable[[], bool]) -> None:
         self._stored = stored
         self._live = live
+        self._keeps_order = keeps_order  # whether the layers are in one order on both sides
         self._positions = {
             value.name: _StoredIndex(layer, deep)
             for orders, deep in ((stored.deep_orders, True), (stored.own_orders, False))
@@ -151,6 +152,8 @@ class Orders:
                 why += ", as when layers are frozen; the file does not store which were"
         elif (kinds := self._kinds(stored_path, live_path)) and kinds[0] != kinds[1]:
             why = f"is {kinds[1]!r} in the model and {kinds[0]!r} in the checkpoint"
+        elif live_path in self._live.optimizers and not self._keeps_order():
+            why = "has the variables of layers that are in another order in the model"
         elif clash is not None:
             why = f"has {clash[2]!r} at index {clash[0]}, where the checkpoint has {clash[1]!r}"
         elif len(old) == len(new) or all(
