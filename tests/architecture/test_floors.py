@@ -25,7 +25,6 @@ FLOORS: list[set[str]] = [
     {"stored/io"},
     {"policy"},
     {"stored/paths"},
-    {"stored/bundles/encoding"},
     {"stored/bundles"},
     {"stored/bundles/writing", "stored/keras_metadata"},
     {"stored/graphs"},

@@ -27,7 +27,7 @@ class Forge:
         """Key → TensorFlow's message, the header under ``b""``."""
         from tensorflow.core.protobuf import tensor_bundle_pb2
 
-        from tfckpt.stored.bundles.encoding.table import read_table
+        from tfckpt.stored.bundles.table import read_table
 
         found = {}
         for key, value in read_table(self.original, str(self.path)):

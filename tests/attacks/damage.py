@@ -40,7 +40,7 @@ def _file(name: str) -> Any:
 
 
 def _forged_index(rng: random.Random, directory: Path) -> None:
-    from tfckpt.stored.bundles.encoding.table import read_table
+    from tfckpt.stored.bundles.table import read_table
 
     index = directory / f"{NEWEST}.index"
     pairs = list(read_table(index.read_bytes(), str(index)))

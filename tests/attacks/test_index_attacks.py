@@ -13,7 +13,7 @@ import pytest
 
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
 from tfckpt.stored.bundles.bundle import Bundle
-from tfckpt.stored.bundles.encoding.table import read_table
+from tfckpt.stored.bundles.table import read_table
 
 
 def test_the_forge_itself_forges_nothing(forge: Any) -> None:
@@ -143,9 +143,7 @@ ENTRIES = {
     "entry cut in a field": _raw(b"\x08\x01\x12\x08\x12"),
     "entry cut in a number": _raw(b"\x08\x01\x28\x80"),
     "entry with an endless number": _raw(b"\x08" + b"\xff" * 30),
-    "entry with a group": _append(b"\x43\x44"),
     "entry with a field of number 0": _append(b"\x00\x01"),
-    "entry with a size twice": _append(b"\x28\x30"),
     "entry with a shape twice": _append(b"\x12\x04\x12\x02\x08\x02"),
     "entry with a checksum cut": _cut_checksum,
     "shape negative": _shape(-3, -4),
@@ -190,6 +188,15 @@ def test_a_forged_entry_is_refused_on_opening(forge: Any, change: Any) -> None:
     with pytest.raises(DamagedCheckpointError) as caught:
         Bundle.open(forge.prefix)
     assert caught.value.path.startswith(forge.prefix)
+
+
+@pytest.mark.parametrize("more", [b"\x28\x30", b"\x43\x44"], ids=["a size twice", "a group"])
+def test_what_protobuf_allows_is_read_as_tensorflow_reads_it(forge: Any, more: bytes) -> None:
+    items = forge.items()
+    _append(more)(items)
+    forge.write_items(items)
+    with Bundle.open(forge.prefix) as bundle:
+        forge.assert_original(bundle)
 
 
 def test_the_error_names_the_value(forge: Any) -> None:

@@ -12,7 +12,7 @@ from attacks.forging import plain_block, table
 from tensorflow.core.util import saved_tensor_slice_pb2
 
 from tfckpt.errors import CheckpointError, DamagedCheckpointError, UnsupportedCheckpointError
-from tfckpt.stored.bundles.encoding.table import read_table
+from tfckpt.stored.bundles.table import read_table
 from tfckpt.stored.open import open_checkpoint
 
 if TYPE_CHECKING:

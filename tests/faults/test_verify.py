@@ -66,7 +66,7 @@ def altered(prefix: str, sound: str) -> set[str]:
     """The names of the values whose bytes are no longer what they were."""
     found = set()
     with Bundle.open(sound) as bundle:
-        shards = bundle.index.header.num_shards
+        shards = bundle.index.num_shards
         for key, entry in bundle.entries.items():
             # What is larger than a data file may be is in several, in slices.
             keys = [slice_key(key, extents) for extents in entry.slices]

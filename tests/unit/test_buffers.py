@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import tfckpt
 from tfckpt.live.restoring import buffers, incoming
-from tfckpt.stored.bundles.encoding.index_proto import BundleEntry
+from tfckpt.stored.bundles.index import BundleEntry
 from tfckpt.stored.io.files import LocalHandle
 
 DTYPES = [

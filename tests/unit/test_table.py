@@ -9,8 +9,14 @@ import google_crc32c
 import pytest
 
 from tfckpt.errors import DamagedCheckpointError
-from tfckpt.stored.bundles.encoding.index_proto import WireError, varint
-from tfckpt.stored.bundles.encoding.table import FOOTER_BYTES, TRAILER_BYTES, read_table, unmask
+from tfckpt.stored.bundles.table import (
+    FOOTER_BYTES,
+    TRAILER_BYTES,
+    WireError,
+    read_table,
+    unmask,
+    varint,
+)
 
 
 @pytest.fixture(scope="module")

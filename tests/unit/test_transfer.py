@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 
 from tfckpt.errors import DamagedCheckpointError
-from tfckpt.stored.bundles import parallel_read
+from tfckpt.stored.bundles import crc, parallel_read
 from tfckpt.stored.bundles.bundle import Bundle
-from tfckpt.stored.bundles.encoding import crc
 from tfckpt.stored.bundles.writing.write import BundleWriter
 from tfckpt.stored.inspection import verification
 from tfckpt.stored.io.files import SCRATCH, LocalFiles

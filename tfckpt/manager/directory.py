@@ -23,7 +23,7 @@ from tfckpt.stored.commits import discovery, record_file, recovery
 from tfckpt.stored.commits.discovery import Candidate, CheckpointKind
 from tfckpt.stored.io.files import Files, join, same_directory, temporary
 from tfckpt.stored.open import open_checkpoint
-from tfckpt.stored.paths.state_file import STATE_FILE, CheckpointState, read_state, render
+from tfckpt.stored.paths.state_file import STATE_FILE, read_state, render
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -278,8 +278,8 @@ class Directory:
             min(saved.get(one.prefix, known.get(name, now)), now)
             for one, name in zip(whole, names, strict=True)
         ]
-        state = CheckpointState(names[-1], tuple(names), tuple(times), last_preserved)
-        self.files.write_atomic(self._file(STATE_FILE), render(state).encode())
+        content = render(names[-1], names, times, last_preserved)
+        self.files.write_atomic(self._file(STATE_FILE), content)
 
     def _stamps(self) -> dict[str, float]:
         """Name → Unix time, from the state file; {} if it is missing or damaged."""

@@ -20,12 +20,10 @@ from tfckpt.planning.checks.step import Status
 from tfckpt.planning.rewrite import structure
 from tfckpt.stored.average import AveragedValues
 from tfckpt.stored.bundles.bundle import OPAQUE, Bundle
-from tfckpt.stored.bundles.encoding.graph_proto import parse_object_graph
-from tfckpt.stored.bundles.index_encoder import encode_object_graph
 from tfckpt.stored.commits import record
 from tfckpt.stored.commits.write_checkpoint import CheckpointValue, write_values
-from tfckpt.stored.graphs.keys import ATTRIBUTES, OBJECT_GRAPH
-from tfckpt.stored.graphs.writer import graph_of_names, key_of, pruned
+from tfckpt.stored.graphs.keys import ATTRIBUTES, OBJECT_GRAPH, object_graph
+from tfckpt.stored.graphs.writer import graph_of_names, key_of, prune
 from tfckpt.version import __version__
 
 if TYPE_CHECKING:
@@ -68,7 +66,7 @@ def rewrite(
     if bundle is not None:
         values = dict(_with_graph(bundle, inventory, plan, values))
     else:
-        values[OBJECT_GRAPH] = _text(OBJECT_GRAPH, encode_object_graph(graph_of_names(keys)))
+        values[OBJECT_GRAPH] = _text(OBJECT_GRAPH, graph_of_names(keys).SerializeToString())
 
     before = stored.record.lineage if stored.record else ()
     counts = {status.value: count for status, count in plan.counts.items()}
@@ -161,9 +159,8 @@ def _with_graph(
     bundle: Bundle, inventory: Inventory, plan: Plan, values: Mapping[str, CheckpointValue]
 ) -> Iterator[tuple[str, CheckpointValue]]:
     """All values that are not dropped, in the order of the source's files."""
-    text = bytes(bundle.read(OBJECT_GRAPH).item())
-    graph = parse_object_graph(text, path=bundle.prefix, name=OBJECT_GRAPH)
-    if any(node.registered_saver and node.registered_saver.name for node in graph.nodes):
+    graph = object_graph(bundle)
+    if any(node.registered_saver.name for node in graph.nodes):
         message = "has values of a registered saver, which only that saver can write"
         raise UnsupportedCheckpointError(message, path=bundle.prefix)
     taken = {_stored(step).name for step in plan.assignments}
@@ -171,14 +168,12 @@ def _with_graph(
     dropped_keys = {entry.key for entry in dropped}
     owners = {e.key.rpartition(ATTRIBUTES)[0] for e in dropped if e.shape is None} - {""}
     dropped_keys |= {key for key in bundle.entries if key.rpartition(ATTRIBUTES)[0] in owners}
-    without = pruned(graph, dropped_keys)
-    if without is not graph:
-        text = encode_object_graph(without)
+    prune(graph, dropped_keys)
     rest = dict(values)
     for key, entry in sorted(bundle.entries.items(), key=lambda item: item[1][2:4]):
         written = rest.pop(key, None)
         if key == OBJECT_GRAPH:
-            yield key, _text(key, text)
+            yield key, _text(key, graph.SerializeToString())
         elif written is not None:
             yield key, written
         elif key not in dropped_keys and entry.dtype in OPAQUE:  # the state of an iterator

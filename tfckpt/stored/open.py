@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from tfckpt.core.gc_pause import gc_paused
 from tfckpt.errors import CheckpointError, DamagedCheckpointError
 from tfckpt.stored.bundles.bundle import Bundle, index_path
-from tfckpt.stored.bundles.encoding.table import looks_like_table
+from tfckpt.stored.bundles.table import looks_like_table
 from tfckpt.stored.commits import record_file
 from tfckpt.stored.formats.checkpoint import Opening, StoredCheckpoint
 from tfckpt.stored.graphs.keys import OBJECT_GRAPH

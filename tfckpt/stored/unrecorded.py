@@ -15,7 +15,6 @@ from tfckpt.core import names
 from tfckpt.core.inventory import Entry, Inventory, Role
 from tfckpt.core.optimizer_names import slot_name
 from tfckpt.errors import DamagedCheckpointError
-from tfckpt.stored.bundles.encoding import graph_proto
 from tfckpt.stored.graphs import keys
 from tfckpt.stored.graphs.exported import Exported
 from tfckpt.stored.graphs.keys import OBJECT_GRAPH
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
     from tfckpt.core.inventory import Root
     from tfckpt.stored.bundles.bundle import Bundle, BundleEntry
+    from tfckpt.stored.io.messages import Message
     from tfckpt.stored.keras_metadata.saved_model import Metadata
 
 _CONFIG = keys.ATTRIBUTES + CONFIG
@@ -112,7 +112,7 @@ def _name(bundle: Bundle, reader: GraphReader, roots: Mapping[str, Root] | None)
 
 def _name_exported(
     bundle: Bundle,
-    graph: graph_proto.ObjectGraph,
+    graph: Message,
     roots: Mapping[str, Root] | None,
     bases: Collection[str],
 ) -> Inventory | None:
@@ -134,12 +134,11 @@ def _role_of(name: str) -> Role:
     return next(roles, Role.WEIGHT)
 
 
-def _read_graph(bundle: Bundle) -> graph_proto.ObjectGraph | None:
+def _read_graph(bundle: Bundle) -> Message | None:
     """The object graph; None in a TF1 checkpoint or where its data file is missing."""
     if OBJECT_GRAPH not in bundle.entries or OBJECT_GRAPH in bundle.lost:
         return None
-    serialized = bundle.read_string(OBJECT_GRAPH)
-    return graph_proto.parse_object_graph(serialized, path=bundle.prefix, name=OBJECT_GRAPH)
+    return keys.object_graph(bundle)
 
 
 def _entry(

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from tfckpt.core import names
 from tfckpt.core.inventory import Entry, Inventory, Role
-from tfckpt.stored.bundles.encoding.graph_proto import Attribute, Child, GraphNode, ObjectGraph
 from tfckpt.stored.graphs.reader import VARIABLE_VALUE, GraphReader
+from tfckpt.stored.io.messages import ObjectGraph
 from zoo.pairs.describe import ATTRIBUTED
 from zoo.pairs.objects import VARIABLES, Objects, Value, attributes, keys
 
@@ -45,7 +45,7 @@ def written(saved: Objects, live: Inventory) -> Written:
     """A checkpoint of plain TensorFlow, opened to be restored into the ``live`` objects."""
     graph = _ObjectGraph(saved)
     bases = {x.cls for held in live.containers.values() for x in held.layers if x.auto}
-    reader = GraphReader(ObjectGraph(tuple(graph.nodes)), bases)
+    reader = GraphReader(graph.graph, bases)
     nodes, keras_roots = reader.roots(live.roots)
     named = names.assign(nodes, keras_roots)
     entries = {
@@ -72,15 +72,18 @@ class _ObjectGraph:
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self._keras3 = objects.flavour == "keras"
-        self.nodes = [GraphNode()]
+        self.graph = ObjectGraph()
+        self._root = self.graph.nodes.add()
         self.values: dict[str, Value] = {}  # by checkpoint key
         self.words: set[str] = set()
         model = self._layer(objects.item, (), frozen=False)
-        self.nodes[0] = GraphNode((Child(model, names.MODEL),))
+        self._root.children.add(node_id=model, local_name=names.MODEL)
 
     def _add(self, edges: Iterable[tuple[str, int]]) -> int:
-        self.nodes.append(GraphNode(tuple(Child(node, edge) for edge, node in edges)))
-        return len(self.nodes) - 1
+        added = self.graph.nodes.add()
+        for edge, node in edges:
+            added.children.add(node_id=node, local_name=edge)
+        return len(self.graph.nodes) - 1
 
     def _layer(self, item: Item, scopes: tuple[str, ...], *, frozen: bool) -> int:
         """A layer that is built in the scopes; ``frozen`` if no layer opens another one."""
@@ -131,5 +134,6 @@ class _ObjectGraph:
         self.values[key] = value
         self.words.update(scopes)
         full_name = "/".join((*scopes, value.name))
-        self.nodes.append(GraphNode(attributes=(Attribute(VARIABLE_VALUE, full_name, key),)))
-        return len(self.nodes) - 1
+        stored = self.graph.nodes.add().attributes.add(name=VARIABLE_VALUE)
+        stored.full_name, stored.checkpoint_key = full_name, key
+        return len(self.graph.nodes) - 1

@@ -18,8 +18,7 @@ from tfckpt.errors import CheckpointError, RefusedError, RestoreError
 from tfckpt.live.private.tensorflow import deferred, uid, update_id, waits
 from tfckpt.planning import Status
 from tfckpt.stored.bundles.bundle import Bundle
-from tfckpt.stored.bundles.encoding.graph_proto import parse_object_graph
-from tfckpt.stored.graphs.keys import OBJECT_GRAPH
+from tfckpt.stored.graphs.keys import OBJECT_GRAPH, object_graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -67,7 +66,7 @@ def _attributes_of_models(prepared: Prepared) -> dict[tuple[str, str], set[str]]
     values = prepared.stored.values
     if not isinstance(values, Bundle) or OBJECT_GRAPH in values.lost:
         return {}
-    nodes = parse_object_graph(values.read_string(OBJECT_GRAPH), path=values.prefix).nodes
+    nodes = object_graph(values).nodes
     keyword_nodes = {child.local_name: child.node_id for child in nodes[0].children} | {"": 0}
     keywords = {
         root.component: keyword

@@ -23,7 +23,7 @@ from tfckpt.stored.graphs.keys import OBJECT_GRAPH
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from tfckpt.stored.bundles.encoding.index_proto import BundleEntry
+    from tfckpt.stored.bundles.index import BundleEntry
     from tfckpt.stored.formats.checkpoint import Values
 
 

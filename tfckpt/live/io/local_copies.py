@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING
 from tfckpt.live.io.remote_files import files_of
 from tfckpt.live.io.tf_paths import without_pattern
 from tfckpt.stored.bundles.bundle import Bundle
-from tfckpt.stored.bundles.encoding.graph_proto import parse_object_graph
 from tfckpt.stored.bundles.writing.write import BundleWriter
 from tfckpt.stored.commits.recovery import parts
-from tfckpt.stored.graphs.keys import OBJECT_GRAPH, edges
+from tfckpt.stored.graphs.keys import OBJECT_GRAPH, edges, object_graph
 from tfckpt.stored.io.files import LOCAL, SCRATCH, Files, join
 from tfckpt.stored.io.object_store import ObjectStore
 from tfckpt.stored.paths.wrong_paths import DATA
@@ -74,7 +73,7 @@ def writable(prefix: str, files: Files) -> Iterator[str]:
 
 def _keys_below(bundle: Bundle, keys: Iterable[str]) -> set[str]:
     """The keys of the objects that some keys belong to, and of all objects below these."""
-    nodes = parse_object_graph(bundle.read_string(OBJECT_GRAPH), path=bundle.prefix).nodes
+    nodes = object_graph(bundle).nodes
     found: set[int] = set()
     for key in keys:
         at = 0

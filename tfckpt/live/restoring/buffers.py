@@ -23,7 +23,7 @@ from tfckpt.live.private.tensorflow import ResourceVariable
 
 if TYPE_CHECKING:
     from tfckpt.core.inventory import Shape
-    from tfckpt.stored.bundles.encoding.index_proto import BundleEntry
+    from tfckpt.stored.bundles.index import BundleEntry
 
 _ASSIGN = ResourceVariable.assign
 _ALL, _ONE, _WHOLE = [0], [1], {"begin_mask": 1, "end_mask": 1}

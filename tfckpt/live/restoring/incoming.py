@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tfckpt.planning import Step
-    from tfckpt.stored.bundles.encoding.index_proto import BundleEntry
+    from tfckpt.stored.bundles.index import BundleEntry
     from tfckpt.stored.formats.checkpoint import Values
     from tfckpt.stored.open import StoredCheckpoint
 

@@ -31,7 +31,7 @@ from tfckpt.stored.bundles.writing.shard import FOREGROUND, ChunkSizes
 from tfckpt.stored.commits import record
 from tfckpt.stored.commits.write_checkpoint import write_checkpoint
 from tfckpt.stored.io.files import LOCAL, Files, join
-from tfckpt.stored.paths.state_file import STATE_FILE, CheckpointState, render
+from tfckpt.stored.paths.state_file import STATE_FILE, render
 from tfckpt.version import __version__
 
 if TYPE_CHECKING:
@@ -222,8 +222,7 @@ def _versions() -> dict[str, str]:
 
 def write_state(directory: str, name: str, files: Files) -> None:
     """Name one checkpoint in the state file, as TensorFlow does after each ``save``."""
-    content = render(CheckpointState(name, (name,))).encode()
     try:
-        files.write_atomic(join(directory, STATE_FILE), content)
+        files.write_atomic(join(directory, STATE_FILE), render(name, [name]))
     except OSError as error:
         logging.warning("the state file for TensorFlow's tools was not written: %s", error)

@@ -27,10 +27,9 @@ from tfckpt.errors import (
     UnsupportedCheckpointError,
 )
 from tfckpt.stored.bundles import values
-from tfckpt.stored.bundles.encoding.index_proto import BundleEntry
-from tfckpt.stored.bundles.encoding.table import FOOTER_BYTES, looks_like_table
-from tfckpt.stored.bundles.index import Index, read_index, resolve, slice_key
+from tfckpt.stored.bundles.index import BundleEntry, Index, read_index, resolve, slice_key
 from tfckpt.stored.bundles.parallel_read import Request, transfer
+from tfckpt.stored.bundles.table import FOOTER_BYTES, looks_like_table
 from tfckpt.stored.io.files import LOCAL, Files, Handle, reading
 from tfckpt.stored.paths.wrong_paths import LFS_HINT, LFS_POINTER, not_found
 
@@ -100,7 +99,7 @@ class Bundle:
         absent: dict[int, str] = {}
         try:
             for shard in used:
-                path = data_path(prefix, shard, index.header.num_shards)
+                path = data_path(prefix, shard, index.num_shards)
                 with reading(path):
                     try:
                         handle = files.open_read(path)
@@ -236,7 +235,7 @@ class Bundle:
 
     def path(self, shard: int) -> str:
         """The path of a data file."""
-        return data_path(self.prefix, shard, self.index.header.num_shards)
+        return data_path(self.prefix, shard, self.index.num_shards)
 
     def _read_piece(self, key: str, entry: BundleEntry) -> np.ndarray:
         handle, path = self._handle(key, entry)

@@ -2,33 +2,25 @@
 
 TensorFlow's reader trusts the index: forged entries with valid checksums abort the process in C++
 (``CHECK`` failures on shapes, slices, dtypes). An index that passes here cannot do that. Besides
-the checks of the table and of each entry, refused are: a missing header; a shape that does not
-match the size; an invalid shard number; overlapping values; slices that are missing, do not match
-their value, or do not cover it exactly once. Whether values lie inside of the data files is checked
-by :mod:`tfckpt.stored.bundles.bundle`.
+the checks of the table, refused are: a missing header; a shape that does not match the size; an
+invalid shard number; overlapping values; slices that are missing, do not match their value, or do
+not cover it exactly once (``MaxShardSizePolicy`` slices along several axes). Whether values lie
+inside of the data files is checked by :mod:`tfckpt.stored.bundles.bundle`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfckpt.core.dtypes import ITEM_BYTES
+from tfckpt.core.dtypes import DTYPES, ITEM_BYTES, NUMBERS
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
-from tfckpt.stored.bundles.encoding.index_proto import (
-    INT64,
-    BundleEntry,
-    BundleHeader,
-    Extent,
-    Versions,
-    WireError,
-    parse_entry,
-    parse_header,
-    put_number,
-)
-from tfckpt.stored.bundles.encoding.table import read_table
+from tfckpt.stored.bundles.table import WireError, read_table
+from tfckpt.stored.io import messages
+from tfckpt.stored.io.messages import DecodeError, Message
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -37,10 +29,42 @@ if TYPE_CHECKING:
 
 # kTensorBundleVersion of tensor_bundle.h
 VERSION = 1
-
-_CHECKSUM = b"\x35"  # field 6, four bytes
-_LONGEST = 70  # bits of a varint: seven in each of ten bytes
+MAX_RANK = 254
+INT64 = 1 << 63
 _PRIME = (1 << 127) - 1
+
+
+class Extent(NamedTuple):
+    """A range of one axis; ``length`` -1 means the whole axis."""
+
+    start: int
+    length: int
+
+
+class BundleEntry(NamedTuple):
+    """One value as the index describes it.
+
+    Attributes:
+        dtype: TensorFlow's name of the dtype.
+        shape: of the whole value, also where it is stored in slices.
+        shard: number of the data file.
+        offset: in the data file.
+        nbytes: stored size; for a sliced value the sum over its slices.
+        crc32c: masked, as stored; 0 for a sliced value, whose slices have their own.
+        slices: of a value stored in slices; otherwise ().
+    """
+
+    dtype: str
+    shape: Shape
+    shard: int
+    offset: int
+    nbytes: int
+    crc32c: int
+    slices: tuple[tuple[Extent, ...], ...] = ()
+
+    @property
+    def sliced(self) -> bool:
+        return bool(self.slices)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,13 +72,13 @@ class Index:
     """The content of an index.
 
     Attributes:
-        header: its first entry.
+        num_shards: the number of data files.
         entries: key → value, in the order of the keys' bytes.
         pieces: encoded key → slice, for values stored in slices.
         ends: number of each data file in use → end of its last value.
     """
 
-    header: BundleHeader
+    num_shards: int
     entries: Mapping[str, BundleEntry]
     pieces: Mapping[bytes, BundleEntry]
     ends: Mapping[int, int]
@@ -66,24 +90,13 @@ def read_index(data: bytes, path: str) -> Index:
     name, value = next(table, (None, b""))
     if name != b"":
         raise DamagedCheckpointError("the index has no header", path=path)
+    whole: dict[str, BundleEntry] = {}
+    pieces: dict[bytes, BundleEntry] = {}
+    counts: dict[Shape, int] = {}
     try:
-        header = parse_header(value)
-        check_version(header.versions, path)
-        if header.big_endian:
-            message = "was written by a machine that stores the highest byte of a number first"
-            hint = "Load it with TensorFlow, and save it again on a little-endian machine."
-            raise UnsupportedCheckpointError(message, path=path, hint=hint)
-        whole: dict[str, BundleEntry] = {}
-        pieces: dict[bytes, BundleEntry] = {}
-        shapes: dict[bytes, Shape] = {}
-        counts: dict[Shape, int] = {}
-        kinds: dict[bytes, _TypeAndShape] = {}
+        num_shards = _check_header(messages.BundleHeader.FromString(value), path)
         for name, value in table:
-            entry = _known(value, kinds, header.num_shards)
-            if entry is None:
-                entry = parse_entry(value, shapes)
-                _check_entry(entry, header.num_shards, counts)
-                _learn(value, entry, kinds)
+            entry = _entry(messages.BundleEntry.FromString(value), num_shards, counts)
             if name[0]:
                 whole[name.decode()] = entry
             else:
@@ -96,71 +109,80 @@ def read_index(data: bytes, path: str) -> Index:
         name = None
         if pieces:
             _check_orphans(whole, pieces)
-    except WireError as error:
+    except (WireError, DecodeError) as error:
         shown = name.decode(errors="backslashreplace") if name else ""
         raise DamagedCheckpointError(str(error), path=path, name=shown) from None
     except UnicodeDecodeError:
         raise DamagedCheckpointError(f"key {name!r} is not UTF-8", path=path) from None
-    return Index(header, MappingProxyType(whole), MappingProxyType(pieces), MappingProxyType(ends))
+    return Index(
+        num_shards, MappingProxyType(whole), MappingProxyType(pieces), MappingProxyType(ends)
+    )
 
 
-class _TypeAndShape(NamedTuple):
-    """What all values of one dtype and shape have in common.
-
-    Attributes:
-        dtype: of such a value.
-        shape: of such a value.
-        nbytes: of such a value.
-        size: the encoded entry after the position: from the size field up to the checksum.
-    """
-
-    dtype: str
-    shape: Shape
-    nbytes: int
-    size: bytes
+def _check_header(header: Message, path: str) -> int:
+    """The number of data files."""
+    check_version(header.version, path)
+    if header.endianness == 1:
+        message = "was written by a machine that stores the highest byte of a number first"
+        hint = "Load it with TensorFlow, and save it again on a little-endian machine."
+        raise UnsupportedCheckpointError(message, path=path, hint=hint)
+    if header.endianness or header.num_shards < 0:
+        raise WireError("the header has an unknown byte order or number of data files")
+    return int(header.num_shards)
 
 
-def _learn(value: bytes, entry: BundleEntry, kinds: dict[bytes, _TypeAndShape]) -> None:
-    """Remember the encoded dtype and shape at the start of a checked entry."""
-    if entry.dtype in ITEM_BYTES and not entry.slices and value[:1] + value[2:3] == b"\x08\x12":
-        size = put_number(5, entry.nbytes) + _CHECKSUM
-        if value[-4 - len(size) : -4] == size and max(value[1], value[3]) < 128:
-            kinds[value[: 4 + value[3]]] = _TypeAndShape(
-                entry.dtype, entry.shape, entry.nbytes, size
-            )
+def _entry(stored: Message, num_shards: int, counts: dict[Shape, int]) -> BundleEntry:
+    """One entry, checked; ``counts`` caches the number of elements of each shape."""
+    number, shard, offset, nbytes = stored.dtype, stored.shard_id, stored.offset, stored.size
+    if (dtype := DTYPES.get(number)) is None:
+        raise WireError(f"unknown dtype number {number}")
+    shape = shape_of(stored.shape)
+    if not 0 <= shard < num_shards:
+        raise WireError(f"shard {shard} is out of range; the checkpoint has {num_shards} shards")
+    if offset < 0 or nbytes < 0:
+        raise WireError("offset or size is negative")
+    if (count := counts.get(shape)) is None:
+        count = counts[shape] = element_count(shape)
+    slices = tuple(map(extents_of, stored.slices))
+    item = ITEM_BYTES.get(dtype, 0)
+    if not slices and ((count * item != nbytes) if item else _too_small(dtype, count, nbytes)):
+        raise WireError(f"{dtype} of shape {shape} cannot have {nbytes} bytes")
+    return BundleEntry(dtype, shape, shard, offset, nbytes, stored.crc32c, slices)
 
 
-def _known(
-    value: bytes, kinds: Mapping[bytes, _TypeAndShape], num_shards: int
-) -> BundleEntry | None:
-    """An entry that differs from an earlier one only in position and checksum; None for any other.
+def shape_of(stored: Message) -> Shape:
+    """The sizes of a shape, which :func:`element_count` checks."""
+    if stored.unknown_rank:
+        raise WireError("the shape has an unknown rank")
+    return tuple([dim.size for dim in stored.dim])
 
-    The values of a model have few dtypes and shapes, so most entries repeat. What differs is the
-    position, for which nothing but two numbers is accepted.
-    """
-    begin = 4 + value[3] if len(value) > 9 else 0
-    if (kind := kinds.get(value[:begin])) is None:
-        return None
-    dtype, shape, nbytes, size = kind
-    end = len(value) - 4 - len(size)
-    if begin > end or value[end:-4] != size:
-        return None
-    shard = offset = shift = 0
-    if begin < end and value[begin] == 0x18:
-        shard = value[begin + 1]
-        begin += 2
-    if begin < end and value[begin] == 0x20:
-        for byte in value[begin + 1 : end]:
-            offset |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                begin += 1 + shift // 7
-                break
-    if begin != end or shard >= num_shards or shard > 127 or offset >= INT64 or shift > _LONGEST:
-        return None
-    crc32c = int.from_bytes(value[-4:], "little")
-    # like BundleEntry(…), without calling a Python function
-    return tuple.__new__(BundleEntry, (dtype, shape, shard, offset, nbytes, crc32c, ()))
+
+def extents_of(stored: Message) -> tuple[Extent, ...]:
+    extents = tuple(
+        Extent(each.start, each.length if each.HasField("length") else -1) for each in stored.extent
+    )
+    if any(start < 0 or length < -1 for start, length in extents):
+        raise WireError("a slice begins before its value")
+    return extents
+
+
+def encode_header(num_shards: int) -> bytes:
+    """The first entry of an index; little-endian is the default and not written."""
+    header = messages.BundleHeader(num_shards=num_shards, version={"producer": VERSION})
+    return bytes(header.SerializeToString())
+
+
+def encode_entry(entry: BundleEntry) -> bytes:
+    """The index entry of a value that is stored whole."""
+    _, _, shard, offset, nbytes, crc32c, _ = entry
+    place = messages.BundleEntry(shard_id=shard, offset=offset, size=nbytes, crc32c=crc32c)
+    return _encoded_kind(entry.dtype, entry.shape) + bytes(place.SerializeToString())
+
+
+@lru_cache(1024)  # messages are concatenated by concatenating their bytes
+def _encoded_kind(dtype: str, shape: Shape) -> bytes:
+    kind = messages.BundleEntry(dtype=NUMBERS[dtype], shape={"dim": [{"size": n} for n in shape]})
+    return bytes(kind.SerializeToString())
 
 
 def slice_key(name: str, extents: tuple[Extent, ...]) -> bytes:
@@ -191,30 +213,22 @@ def resolve(extents: tuple[Extent, ...], shape: Shape) -> tuple[tuple[int, int],
     )
 
 
-def check_version(versions: Versions, path: str) -> None:
+def check_version(version: Message, path: str) -> None:
     """Raise UnsupportedCheckpointError where the format needs a newer reader."""
-    if versions.min_consumer > VERSION or VERSION in versions.bad_consumers:
-        message = f"requires version {versions.min_consumer} of the checkpoint format"
+    if version.min_consumer > VERSION or VERSION in version.bad_consumers:
+        message = f"requires version {version.min_consumer} of the checkpoint format"
         hint = f"tfckpt and TensorFlow read version {VERSION}."
         raise UnsupportedCheckpointError(message, path=path, hint=hint)
 
 
-def _check_entry(entry: BundleEntry, num_shards: int, counts: dict[Shape, int]) -> None:
-    """Check one entry; ``counts`` caches the number of elements of each shape."""
-    dtype, shape, shard, _, nbytes, _, slices = entry
-    if shard >= num_shards:
-        raise WireError(f"shard {shard} is out of range; the checkpoint has {num_shards} shards")
-    if (count := counts.get(shape)) is None:
-        count = counts[shape] = element_count(shape)
-    item = ITEM_BYTES.get(dtype, 0)
-    if not slices and ((count * item != nbytes) if item else _too_small(dtype, count, nbytes)):
-        raise WireError(f"{dtype} of shape {shape} cannot have {nbytes} bytes")
-
-
 def element_count(shape: Shape) -> int:
-    """The number of elements; refuses a shape that overflows in TensorFlow or NumPy."""
+    """The number of elements; refuses a shape that TensorFlow or NumPy cannot have."""
+    if len(shape) > MAX_RANK:
+        raise WireError(f"the shape has {len(shape)} axes, more than TensorFlow allows")
     count = bound = 1
     for size in shape:
+        if size < 0:
+            raise WireError(f"the shape has a negative size, {size}")
         count *= size
         bound *= max(size, 1)
     if bound * 16 >= INT64:

@@ -21,7 +21,7 @@ import google_crc32c
 
 from tfckpt.errors import CheckpointError
 from tfckpt.stored.bundles import values
-from tfckpt.stored.bundles.encoding.crc import combine, extend
+from tfckpt.stored.bundles.crc import combine, extend
 from tfckpt.stored.io.files import reading
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from tfckpt.stored.bundles.encoding.index_proto import BundleEntry
+    from tfckpt.stored.bundles.index import BundleEntry
     from tfckpt.stored.io.files import Handle
 
 CHUNK = 1 << 20

@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING
 import google_crc32c
 
 from tfckpt.errors import DamagedCheckpointError
-from tfckpt.stored.bundles.encoding.crc import extend
-from tfckpt.stored.bundles.encoding.index_proto import WireError, varint
-from tfckpt.stored.bundles.encoding.table import unmask
+from tfckpt.stored.bundles.crc import extend
+from tfckpt.stored.bundles.table import WireError, unmask, varint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy as np
 
-    from tfckpt.stored.bundles.encoding.index_proto import BundleEntry
+    from tfckpt.stored.bundles.index import BundleEntry
     from tfckpt.stored.io.files import Handle
 
 CHUNK = 1 << 20

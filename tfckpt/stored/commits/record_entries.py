@@ -23,7 +23,7 @@ from tfckpt.core.inventory import (
     Layer,
     Role,
 )
-from tfckpt.stored.bundles.encoding.index_proto import INT64
+from tfckpt.stored.bundles.index import INT64
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -285,7 +285,7 @@ def used_shards(prefix: str, files: Files) -> int | None:
     """The number of data files in the index in place; None without an index."""
     try:
         with Bundle.open(prefix, files, whole=False) as bundle:
-            return bundle.index.header.num_shards
+            return bundle.index.num_shards
     except CheckpointNotFoundError:
         return None
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from tfckpt.core.inventory import Root
-    from tfckpt.stored.bundles.encoding import graph_proto
+    from tfckpt.stored.io.messages import Message
 
 _ALL, _TRAINABLE, _SECOND_COPIES = "variables", "trainable_variables", "_all_variables"
 _LISTS = (_ALL, _TRAINABLE, "non_trainable_variables")
@@ -38,7 +38,7 @@ class Exported:
         keys: all keys, those of second copies included.
     """
 
-    def __init__(self, graph: graph_proto.ObjectGraph) -> None:
+    def __init__(self, graph: Message) -> None:
         self.values: dict[str, str] = {}
         self.seeds: set[str] = set()
         self.keys: set[str] = set()
@@ -47,7 +47,7 @@ class Exported:
         if roots.keys() >= set(_LISTS):
             self._read(graph, roots)
 
-    def _read(self, graph: graph_proto.ObjectGraph, roots: Mapping[str, int]) -> None:
+    def _read(self, graph: Message, roots: Mapping[str, int]) -> None:
         listed = {
             name: {
                 value.checkpoint_key: value.full_name
@@ -120,5 +120,5 @@ def _in_scope_of_model(
     return unnumbered(heads[0]) not in parts
 
 
-def _number(child: graph_proto.Child) -> int:
+def _number(child: Message) -> int:
     return int(child.local_name) if child.local_name.isdecimal() else -1

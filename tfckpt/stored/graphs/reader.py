@@ -35,9 +35,9 @@ from tfckpt.stored.graphs.graph_layers import (
 from tfckpt.stored.graphs.optimizer import OptimizerGraph, scale_values, wrapped
 from tfckpt.stored.keras_metadata.bookkeeping_lists import (
     KERAS_API,
+    drop_configs,
     metrics,
     take_bookkeeping,
-    without_config,
 )
 from tfckpt.stored.keras_metadata.config import wire
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from tfckpt.core.inventory import Root
-    from tfckpt.stored.bundles.encoding import graph_proto
+    from tfckpt.stored.io.messages import Message
     from tfckpt.stored.keras_metadata.saved_model import Metadata
 
 VARIABLE_VALUE = "VARIABLE_VALUE"
@@ -78,13 +78,14 @@ class GraphReader:
 
     def __init__(
         self,
-        graph: graph_proto.ObjectGraph,
+        graph: Message,
         bases: Collection[str] = (),
         metadata: Mapping[tuple[str, ...], Metadata] = MappingProxyType({}),
     ) -> None:
-        self.nodes = [without_config(node) for node in graph.nodes]
-        self.edges = [
-            {child.local_name: child.node_id for child in node.children} for node in graph.nodes
+        self.nodes = list(graph.nodes)
+        drop_configs(self.nodes)
+        self.edges: list[dict[str, int]] = [
+            {child.local_name: child.node_id for child in node.children} for node in self.nodes
         ]
         by_node = {self._at(path): each for path, each in metadata.items()}
         self._labels = {index: each.name for index, each in by_node.items()}
@@ -211,7 +212,7 @@ class GraphReader:
         """Set a node's kind and children; returns the graph nodes of new children."""
         fresh: list[int] = []
         stored, edges = self.nodes[index], self.edges[index]
-        if stored.attributes or (stored.registered_saver and stored.registered_saver.name):
+        if stored.attributes or stored.registered_saver.name:
             self._value(stored, node)
             return fresh
         if self.is_optimizer(index):
@@ -339,7 +340,7 @@ class GraphReader:
         generator = self.edges[index].get("_generator")
         return None if generator is None else self.edges[generator].get("_state_var")
 
-    def _value(self, stored: graph_proto.GraphNode, node: Node) -> None:
+    def _value(self, stored: Message, node: Node) -> None:
         node.kind = NodeKind.VALUE
         attributes = stored.attributes
         node.value = attributes[0].checkpoint_key if attributes else ""

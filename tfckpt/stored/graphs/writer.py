@@ -9,13 +9,12 @@ built: a node for each component of their canonical names, from the root down, s
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 from tfckpt.core.names import MODEL
-from tfckpt.stored.bundles.encoding.graph_proto import Attribute, Child, GraphNode, ObjectGraph
 from tfckpt.stored.graphs.keys import ATTRIBUTES, escape
 from tfckpt.stored.graphs.reader import VARIABLE_VALUE
+from tfckpt.stored.io.messages import Message, ObjectGraph, drop
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -30,66 +29,52 @@ def key_of(name: str) -> str:
     return f"{'/'.join(map(escape, name.split('/')))}{ATTRIBUTES}{VARIABLE_VALUE}"
 
 
-def pruned(graph: ObjectGraph, keys: Collection[str]) -> ObjectGraph:
-    """The graph without the values of these keys, and without edges to nodes left without a value.
+def prune(graph: Message, keys: Collection[str]) -> None:
+    """Take out the values of these keys, and the edges to nodes left without a value.
 
     TensorFlow silently counts a variable as restored if its node has no value.
     """
-    emptied: set[int] = set()
-    nodes = []
+    emptied = set()
     for index, node in enumerate(graph.nodes):
-        kept = tuple(a for a in node.attributes if a.checkpoint_key not in keys)
-        if node.attributes and not kept:
+        if drop(node.attributes, lambda a: a.checkpoint_key in keys) and not node.attributes:
             emptied.add(index)
-        nodes.append(dataclasses.replace(node, attributes=kept))
-    if tuple(nodes) == graph.nodes:
-        return graph
-    return ObjectGraph(
-        _with_presence(
-            [
-                dataclasses.replace(
-                    node,
-                    children=tuple(c for c in node.children if c.node_id not in emptied),
-                    slot_variables=tuple(
-                        s for s in node.slot_variables if s.slot_variable_node_id not in emptied
-                    ),
-                )
-                for node in nodes
-            ]
-        )
-    )
+    if emptied:
+        for node in graph.nodes:
+            drop(node.children, lambda c: c.node_id in emptied)
+            drop(node.slot_variables, lambda s: s.slot_variable_node_id in emptied)
+        _update_presence(graph.nodes)
 
 
-def graph_of_names(names: Iterable[str]) -> ObjectGraph:
+def graph_of_names(names: Iterable[str]) -> Message:
     """A graph with a node for each component of the names.
 
     >>> graph = graph_of_names(["step", "model/a"])
     >>> [(child.local_name, child.node_id) for child in graph.nodes[0].children]
     [('step', 1), ('model', 2)]
     """
+    graph = ObjectGraph()
     children: list[dict[str, int]] = [{}]
-    values: dict[int, Attribute] = {}
+    nodes = [graph.nodes.add()]
     for name in names:
         index = 0
         for part in name.split("/"):
             if part not in children[index]:
                 children[index][part] = len(children)
+                nodes[index].children.add(node_id=len(children), local_name=part)
                 children.append({})
+                nodes.append(graph.nodes.add())
             index = children[index][part]
-        values[index] = Attribute(VARIABLE_VALUE, name.removeprefix(f"{MODEL}/"), key_of(name))
-    return ObjectGraph(
-        tuple(
-            GraphNode(
-                tuple(Child(target, edge) for edge, target in edges.items()),
-                (values[index],) if index in values else (),
-                has_checkpoint_values=bool(edges or index in values),
-            )
-            for index, edges in enumerate(children)
+        nodes[index].attributes.add(
+            name=VARIABLE_VALUE,
+            full_name=name.removeprefix(f"{MODEL}/"),
+            checkpoint_key=key_of(name),
         )
-    )
+    for node in nodes:
+        node.has_checkpoint_values.value = bool(node.children or node.attributes)
+    return graph
 
 
-def _with_presence(nodes: Sequence[GraphNode]) -> tuple[GraphNode, ...]:
+def _update_presence(nodes: Sequence[Message]) -> None:
     """Update ``has_checkpoint_values``, where set: whether a node or one below it has a value.
 
     As ``add_checkpoint_values_check`` in tensorflow/python/checkpoint/util.py does it.
@@ -99,16 +84,15 @@ def _with_presence(nodes: Sequence[GraphNode]) -> tuple[GraphNode, ...]:
         for child in node.children:
             parents.setdefault(child.node_id, []).append(index)
     todo = [
-        i for i, n in enumerate(nodes) if n.attributes or n.slot_variables or n.registered_saver
+        index
+        for index, node in enumerate(nodes)
+        if node.attributes or node.slot_variables or node.HasField("registered_saver")
     ]
     with_values = set(todo)
     while todo:
         above = set(parents.get(todo.pop(), ())) - with_values
         with_values |= above
         todo.extend(above)
-    return tuple(
-        node
-        if node.has_checkpoint_values is None
-        else dataclasses.replace(node, has_checkpoint_values=index in with_values)
-        for index, node in enumerate(nodes)
-    )
+    for index, node in enumerate(nodes):
+        if node.HasField("has_checkpoint_values"):
+            node.has_checkpoint_values.value = index in with_values

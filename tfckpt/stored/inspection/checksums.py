@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import google_crc32c
 
 from tfckpt.stored.bundles.bundle import Bundle
-from tfckpt.stored.bundles.encoding.table import unmask
+from tfckpt.stored.bundles.table import unmask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

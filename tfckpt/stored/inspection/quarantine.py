@@ -16,7 +16,7 @@ from tfckpt.errors import CheckpointError
 from tfckpt.stored.bundles.bundle import index_path
 from tfckpt.stored.commits import discovery, recovery
 from tfckpt.stored.io.files import join
-from tfckpt.stored.paths.state_file import STATE_FILE, CheckpointState, read_state, render
+from tfckpt.stored.paths.state_file import STATE_FILE, read_state, render
 
 if TYPE_CHECKING:
     from tfckpt.stored.io.files import Files
@@ -54,10 +54,9 @@ def _leave_out(parent: str, name: str, files: Files) -> None:
         files.remove(path)
         files.fsync_dir(parent)
         return
-    paths = tuple(named for named, _ in left) or (newest,)
-    stamps = tuple(time for _, time in left if time is not None)
-    state = CheckpointState(newest, paths, stamps, state.last_preserved_timestamp)
-    files.write_atomic(path, render(state).encode())
+    paths = [named for named, _ in left] or [newest]
+    stamps = [time for _, time in left if time is not None]
+    files.write_atomic(path, render(newest, paths, stamps, state.last_preserved_timestamp))
 
 
 def _newest_beside(parent: str, name: str, files: Files) -> str:

@@ -7,13 +7,14 @@ and 1.14 stored each layer's configuration as a value.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from tfckpt.stored.io.messages import drop
 
-    from tfckpt.stored.bundles.encoding.graph_proto import GraphNode
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from tfckpt.stored.io.messages import Message
 
 KERAS_API = "keras_api"
 CONFIG = "OBJECT_CONFIG_JSON"  # tensorflow/python/trackable/constants.py
@@ -23,10 +24,10 @@ _LISTS = frozenset({KERAS_API, "variables", "trainable_variables", "regularizati
 Edges = dict[str, int]
 
 
-def without_config(node: GraphNode) -> GraphNode:
-    """The node without its layer's configuration."""
-    values = tuple(value for value in node.attributes if value.name != CONFIG)
-    return node if values == node.attributes else dataclasses.replace(node, attributes=values)
+def drop_configs(nodes: Iterable[Message]) -> None:
+    """Take the configurations of layers out of the nodes of a graph."""
+    for node in nodes:
+        drop(node.attributes, lambda value: value.name == CONFIG)
 
 
 def take_bookkeeping(edges: Sequence[Edges]) -> dict[int, Edges]:

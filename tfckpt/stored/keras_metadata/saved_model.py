@@ -17,14 +17,8 @@ from tfckpt.core.inventory import snake_case
 from tfckpt.core.names import OPTIMIZER
 from tfckpt.core.optimizer_names import optimizer_class
 from tfckpt.errors import CheckpointError
-from tfckpt.stored.bundles.encoding.index_proto import (
-    WireError,
-    as_message,
-    as_number,
-    as_text,
-    fields,
-)
 from tfckpt.stored.io.files import content, join
+from tfckpt.stored.io.messages import DecodeError, KerasMetadata, SavedModel
 from tfckpt.stored.keras_metadata.config import mapping, text
 
 if TYPE_CHECKING:
@@ -50,43 +44,33 @@ class Metadata(NamedTuple):
 def read_metadata(directory: str, files: Files) -> Mapping[Path, Metadata]:
     """Edges from the model to one of its objects → Keras's metadata of it."""
     for name, read in ((_METADATA, _from_metadata), (_SAVED_MODEL, _from_graph)):
-        with contextlib.suppress(OSError, CheckpointError, WireError):
+        with contextlib.suppress(OSError, CheckpointError, DecodeError):
             if metadata := dict(read(content(join(directory, name), files, _MAX_BYTES))):
                 return metadata
     return {}
 
 
 def _from_metadata(data: bytes) -> Iterator[tuple[Path, Metadata]]:
-    for number, node in fields(data):
-        if number == 1:
-            inner = dict(fields(as_message(node)))
-            path = tuple(as_text(inner.get(3, b"")).split(".")[1:])
-            yield from _parsed(path, as_message(inner.get(5, b"")))
+    for node in KerasMetadata.FromString(data).nodes:
+        yield from _parsed(tuple(node.node_path.split(".")[1:]), node.metadata)
 
 
 def _from_graph(data: bytes) -> Iterator[tuple[Path, Metadata]]:
-    graph = _first(_first(data, 2), 7)
-    nodes = [as_message(node) for number, node in fields(graph) if number == 1]
+    graphs = SavedModel.FromString(data).meta_graphs
+    nodes = list(graphs[0].object_graph_def.nodes) if graphs else []
     todo: deque[tuple[Path, int]] = deque([((), 0)] if nodes else [])
     seen = {0}
     while todo:
         path, index = todo.popleft()
-        for number, value in fields(nodes[index]):
-            inner = dict(fields(as_message(value))) if number in (1, 4) else {}
-            if number == 4:
-                yield from _parsed(path, as_message(inner.get(3, b"")))
-            elif number == 1:
-                child = as_number(inner.get(1, 0), len(nodes))
-                if child not in seen and len(path) < _DEEPEST:
-                    seen.add(child)
-                    todo.append(((*path, as_text(inner.get(2, b""))), child))
+        yield from _parsed(path, nodes[index].user_object.metadata)
+        for child in nodes[index].children:
+            target = child.node_id
+            if 0 <= target < len(nodes) and target not in seen and len(path) < _DEEPEST:
+                seen.add(target)
+                todo.append(((*path, child.local_name), target))
 
 
-def _first(data: bytes, wanted: int) -> bytes:
-    return next((as_message(value) for number, value in fields(data) if number == wanted), b"")
-
-
-def _parsed(path: Path, metadata: bytes) -> Iterator[tuple[Path, Metadata]]:
+def _parsed(path: Path, metadata: str) -> Iterator[tuple[Path, Metadata]]:
     """The metadata of an object and, if it is a compiled model, of its optimizer."""
     try:
         document = json.loads(metadata) if metadata else None

@@ -29,27 +29,25 @@ from tfckpt.errors import (
     DamagedCheckpointError,
     UnsupportedCheckpointError,
 )
-from tfckpt.stored.bundles.encoding.index_proto import (
-    Extent,
-    WireError,
-    as_message,
-    as_number,
-    as_text,
-    fields,
-    parse_shape,
-    parse_slice,
-    parse_versions,
-)
-from tfckpt.stored.bundles.encoding.table import TableFile
 from tfckpt.stored.bundles.index import (
+    Extent,
     check_tiles,
     check_version,
     element_count,
+    extents_of,
     resolve,
+    shape_of,
     slice_key,
 )
+from tfckpt.stored.bundles.table import TableFile, WireError
 from tfckpt.stored.formats.checkpoint import StoredCheckpoint
 from tfckpt.stored.io.files import Files, digest_of
+from tfckpt.stored.io.messages import (
+    BundleHeader,
+    DecodeError,
+    Message,
+    SavedTensorSlices,
+)
 from tfckpt.stored.paths.wrong_paths import saver_v1_files
 from tfckpt.stored.tf1.key_names import name_keys
 
@@ -170,8 +168,7 @@ class SaverV1:
         with _as_damage(path, key):
             if stored is None:
                 raise WireError("the value is listed but not in the file")
-            data = _only(_only(stored, 2), 3)
-            return array_of(data, dtype, shape)
+            return array_of(SavedTensorSlices.FromString(stored).data.data, dtype, shape)
 
 
 def open_saver_v1(prefix: str, opening: Opening) -> StoredCheckpoint:
@@ -189,7 +186,7 @@ def open_saver_v1(prefix: str, opening: Opening) -> StoredCheckpoint:
 def _as_damage(path: str, name: str = "") -> Iterator[None]:
     try:
         yield
-    except WireError as error:
+    except (WireError, DecodeError) as error:
         raise DamagedCheckpointError(str(error), path=path, name=name) from None
 
 
@@ -203,150 +200,65 @@ def _list(
         raise WireError(
             f"the list of tensors has {len(stored)} bytes, more than the {_MAX_LIST_BYTES} allowed"
         )
-    if any(number == 1 and isinstance(value, int) for number, value in fields(stored)):
+    listed = SavedTensorSlices.FromString(stored)
+    if not listed.HasField("meta") and BundleHeader.FromString(stored).num_shards:
         message = "is the index of a checkpoint of version 2, but is not named '….index'"
         hint = (
             "Name it like its data files, with `.index` in place of `.data-…`, and give the prefix."
         )
         raise CheckpointNotFoundError(message, path=path, hint=hint)
-    for number, value in fields(_only(stored, 1)):
-        if number == 1:
-            yield _tensor(as_message(value))
-        elif number == 2:
-            check_version(parse_versions(as_message(value)), path)
+    check_version(listed.meta.versions, path)
+    for tensor in listed.meta.tensor:
+        if tensor.type not in DTYPES:
+            raise WireError(
+                f"{tensor.name!r} has dtype number {tensor.type}, which TensorFlow does not define"
+            )
+        slices = [extents_of(each) for each in tensor.slice]
+        yield tensor.name, DTYPES[tensor.type], shape_of(tensor.shape), slices
 
 
-def _tensor(data: bytes) -> tuple[str, str, Shape, list[tuple[Extent, ...]]]:
-    name, dtype, slices = "", 0, []
-    shape: Shape = ()
-    for number, value in fields(data):
-        if number == 1:
-            name = as_text(value)
-        elif number == 2:
-            shape = parse_shape(as_message(value))
-        elif number == 3:
-            dtype = as_number(value, 1 << 31)
-        elif number == 4:
-            slices.append(parse_slice(as_message(value)))
-    if dtype not in DTYPES:
-        raise WireError(f"{name!r} has dtype number {dtype}, which TensorFlow does not define")
-    return name, DTYPES[dtype], shape, slices
-
-
-def _only(data: bytes, wanted: int) -> bytes:
-    """The message in one field of a message; b"" if unset."""
-    messages = [as_message(value) for number, value in fields(data) if number == wanted]
-    if len(messages) > 1:
-        raise WireError(f"protobuf field {wanted} occurs twice")
-    return messages[0] if messages else b""
-
-
-_STRING = 8
-_FIXED = {5: 4, 6: 8, 9: 4, 12: 8}
-_MAX_VARINT = 10
-
-# Dtype → the number of its field.
-FIELDS: Mapping[str, int] = MappingProxyType(
+# Dtype → the field of a tensor with its elements.
+FIELDS: Mapping[str, str] = MappingProxyType(
     {
-        "float32": 5,
-        "float64": 6,
-        **dict.fromkeys(("int8", "uint8", "int16", "uint16", "int32"), 7),
-        **dict.fromkeys(("qint8", "quint8", "qint16", "quint16", "qint32"), 7),
-        "string": _STRING,
-        "complex64": 9,
-        "int64": 10,
-        "bool": 11,
-        "complex128": 12,
-        **dict.fromkeys(("float16", "bfloat16"), 13),
-        "uint32": 16,
-        "uint64": 17,
+        "float32": "float_val",
+        "float64": "double_val",
+        "complex64": "scomplex_val",
+        "complex128": "dcomplex_val",
+        **dict.fromkeys(("int8", "uint8", "int16", "uint16", "int32"), "int_val"),
+        **dict.fromkeys(("qint8", "quint8", "qint16", "quint16", "qint32"), "int_val"),
+        **dict.fromkeys(("float16", "bfloat16"), "half_val"),
+        "string": "string_val",
+        "int64": "int64_val",
+        "bool": "bool_val",
+        "uint32": "uint32_val",
+        "uint64": "uint64_val",
     }
 )
 
 
-def array_of(data: bytes, dtype: str, shape: Shape) -> np.ndarray:
-    """The array in a TensorProto, whose own dtype and shape the writer leaves out.
-
-    >>> array_of(bytes([0x3A, 2, 3, 4]), "uint8", (2,)).tolist()
-    [3, 4]
-    """
+def array_of(tensor: Message, dtype: str, shape: Shape) -> np.ndarray:
+    """The array in a tensor, whose own dtype and shape the writer leaves out."""
     import numpy as np
 
-    number = FIELDS[dtype]
-    stored = [value for each, value in fields(data) if each == number]
-    count = element_count(shape)
-    if number == _STRING:
-        _check(len(stored), count)
-        strings = np.empty(count, object)
-        strings[:] = [as_message(value) for value in stored]
-        return strings.reshape(shape)
-    if number in _FIXED:
-        size = _FIXED[number]
-        content = b"".join(
-            value if isinstance(value, bytes) else value.to_bytes(size, "little")
-            for value in stored
-        )
-        kind = numpy_dtype(dtype)
+    stored, count = getattr(tensor, FIELDS[dtype]), element_count(shape)
+    kind = numpy_dtype(dtype)
+    if dtype in ("float32", "float64", "complex64", "complex128"):
+        content = b"".join(stored)
         _check(len(content) / kind.itemsize, count)
-        # a copy, so that the result is writable
-        return (
-            np.frombuffer(bytearray(content), kind.newbyteorder("<"))
-            .astype(kind, copy=False)
-            .reshape(shape)
-        )
-    numbers = np.concatenate(
-        [np.empty(0, np.uint64)]
-        + [
-            _varints(value) if isinstance(value, bytes) else np.array([value], np.uint64)
-            for value in stored
-        ]
-    )
-    _check(len(numbers), count)
-    return _cast(numbers, dtype, number).reshape(shape)
+        return np.frombuffer(bytearray(content), kind).reshape(shape)  # a copy is writable
+    _check(len(stored), count)
+    if dtype == "string":
+        strings = np.empty(count, object)
+        strings[:] = stored
+        return strings.reshape(shape)
+    wide = np.fromiter(stored, np.uint64 if dtype == "uint64" else np.int64, count)
+    bits = dtype in ("float16", "bfloat16")
+    narrow = wide.astype(np.uint16 if bits else kind[0] if kind.names else kind)
+    if not np.array_equal(narrow, wide):
+        raise WireError(f"an element is out of the range of {dtype}")
+    return narrow.view(kind).reshape(shape)
 
 
 def _check(stored: float, count: int) -> None:
     if stored != count:
         raise WireError(f"the value has {stored:g} elements, but its shape needs {count}")
-
-
-def _varints(content: bytes) -> np.ndarray:
-    """Decode all packed varints at once."""
-    import numpy as np
-
-    raw = np.frombuffer(content, np.uint8)
-    last = np.flatnonzero(raw < 128)
-    if not len(raw):
-        return np.empty(0, np.uint64)
-    if not len(last) or last[-1] != len(raw) - 1:
-        raise WireError("a number is truncated")
-    lengths = np.diff(last, prepend=-1)
-    if lengths.max() > _MAX_VARINT:
-        raise WireError("a number has more than 64 bits")
-    starts = last - lengths + 1
-    total = np.zeros(len(last), np.uint64)
-    for position in range(int(lengths.max())):
-        longer = lengths > position
-        bits = raw[starts[longer] + position].astype(np.uint64) & np.uint64(127)
-        total[longer] |= bits << np.uint64(7 * position)
-    return total
-
-
-def _cast(numbers: np.ndarray, dtype: str, field: int) -> np.ndarray:
-    """The numbers as the dtype; one that does not fit is refused."""
-    import numpy as np
-
-    kind = numpy_dtype(dtype)
-    if kind == np.dtype(bool):
-        return numbers.astype(bool)
-    if field == FIELDS["float16"]:
-        narrow = numbers.astype(np.uint16)
-        fits = narrow == numbers
-    else:
-        inner = np.dtype(kind[0]) if kind.names else kind
-        wide = numbers.view(np.int64) if inner.kind == "i" else numbers
-        narrow = wide.astype(inner)
-        fits = narrow == wide
-    if not np.all(fits):
-        raise WireError(f"an element is out of the range of {dtype}")
-    return narrow.view(kind)

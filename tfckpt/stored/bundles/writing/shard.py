@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import google_crc32c
 
 from tfckpt.core.dtypes import dtype_name
-from tfckpt.stored.bundles.encoding.crc import extend
-from tfckpt.stored.bundles.encoding.index_proto import BundleEntry, put_varint
-from tfckpt.stored.bundles.encoding.table_builder import mask
-from tfckpt.stored.bundles.index_encoder import encode_entry
+from tfckpt.stored.bundles.crc import extend
+from tfckpt.stored.bundles.index import BundleEntry, encode_entry
+from tfckpt.stored.bundles.table import mask, put_varint
 from tfckpt.stored.bundles.writing.finite import all_finite
 from tfckpt.stored.io.files import LOCAL, Files
 

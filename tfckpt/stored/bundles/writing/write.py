@@ -13,12 +13,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfckpt.stored.bundles.bundle import data_path, index_path
-from tfckpt.stored.bundles.encoding.index_proto import BundleEntry, parse_header
-from tfckpt.stored.bundles.encoding.table import read_table
-from tfckpt.stored.bundles.encoding.table_builder import build_table
-from tfckpt.stored.bundles.index_encoder import encode_header
+from tfckpt.stored.bundles.index import BundleEntry, encode_header
+from tfckpt.stored.bundles.table import build_table, read_table
 from tfckpt.stored.bundles.writing.shard import Shard
 from tfckpt.stored.io.files import LOCAL, Files, content
+from tfckpt.stored.io.messages import BundleHeader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -53,7 +52,7 @@ def read_coded(prefix: str, files: Files = LOCAL) -> tuple[int, list[tuple[bytes
     """The number of data files of a checkpoint, and its encoded index entries."""
     path = index_path(prefix)
     (_, header), *coded = read_table(content(path, files), path)
-    return parse_header(header).num_shards, coded
+    return BundleHeader.FromString(header).num_shards, coded
 
 
 class BundleWriter:

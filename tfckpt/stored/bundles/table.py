@@ -1,4 +1,4 @@
-"""Reads LevelDB tables, the format of ``.index`` files and of TF1 checkpoints of version 1.
+"""Reads and builds LevelDB tables: ``.index`` files, and TF1 checkpoints of version 1.
 
 A table consists of data blocks of prefix-compressed keys, an index block, and a footer
 (https://github.com/google/leveldb/blob/main/doc/table_format.md). Blocks are raw or
@@ -9,6 +9,9 @@ TensorFlow's binary search would find. Refused are a wrong checksum, a block han
 file or before the previous block, keys out of order, restart points that are not entries, and
 blocks that would expand to far more bytes than they have. A table that holds the values themselves
 is searched like in TensorFlow, one block at a time (:class:`TableFile`).
+
+Tables are built byte for byte like TensorFlow's: blocks of 256 KiB, a restart point every 16
+entries, no compression, as ``BundleWriter`` sets it for tensorflow/core/lib/io/table_builder.cc.
 """
 
 from __future__ import annotations
@@ -22,11 +25,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import google_crc32c
 
 from tfckpt.errors import DamagedCheckpointError
-from tfckpt.stored.bundles.encoding.index_proto import WireError, varint
 from tfckpt.stored.io.files import reading
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from tfckpt.stored.io.files import Handle
 
@@ -34,11 +36,60 @@ MAGIC = 0xDB4775248B80FB57
 FOOTER_BYTES = 48
 TRAILER_BYTES = 5
 RAW, SNAPPY = 0, 1
+BLOCK_BYTES = 1 << 18
+RESTART_INTERVAL = 16
+_MAGIC = MAGIC.to_bytes(8, "little")
 
 # A Snappy copy of 3 bytes yields 64: valid data does not expand further.
 MAX_SNAPPY_RATIO = 22
 # With a restart every 16 entries a key is stored in full at least once in 16.
 MAX_PREFIX_RATIO = 64
+
+
+class WireError(ValueError):
+    """Invalid bytes in a message or table."""
+
+
+def varint(data: bytes, position: int) -> tuple[int, int]:
+    """The varint at ``position``, and the position after it.
+
+    >>> varint(bytes([0xAC, 0x02]), 0)
+    (300, 2)
+    """
+    value = shift = 0
+    while True:
+        try:
+            byte = data[position]
+        except IndexError:
+            raise WireError("truncated varint") from None
+        position += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            if value >> 64:
+                raise WireError("a varint has more than 64 bits")
+            return value, position
+        shift += 7
+        if shift > 63:
+            raise WireError("a varint has more than 64 bits")
+
+
+_SHORT = tuple(bytes((value,)) for value in range(128))
+
+
+def put_varint(value: int) -> bytes:
+    """A number encoded as a varint.
+
+    >>> put_varint(300).hex()
+    'ac02'
+    """
+    if value < 128:
+        return _SHORT[value]
+    coded = bytearray()
+    while value > 127:
+        coded.append(value & 127 | 128)
+        value >>= 7
+    coded.append(value)
+    return bytes(coded)
 
 
 class _BlockHandle(NamedTuple):
@@ -107,9 +158,18 @@ def unmask(crc: int) -> int:
     return (rotated >> 17) | (rotated << 15) & 0xFFFFFFFF
 
 
+def mask(crc: int) -> int:
+    """A CRC-32C as LevelDB stores it: rotated and shifted.
+
+    >>> unmask(mask(0xDEADBEEF)) == 0xDEADBEEF
+    True
+    """
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
 def looks_like_table(tail: bytes) -> bool:
     """Whether the last bytes of a file are those of a table."""
-    return tail[-8:] == MAGIC.to_bytes(8, "little")
+    return tail[-8:] == _MAGIC
 
 
 def read_table(data: bytes, path: str) -> Iterator[tuple[bytes, bytes]]:
@@ -240,3 +300,97 @@ def _block_entries(block: bytes) -> tuple[list[bytes], list[bytes]]:
     if any(one >= other for one, other in itertools.pairwise(restarts)):
         raise WireError("the restart points of a block are out of order")
     return keys, contents
+
+
+def build_table(entries: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """The content of a table file; keys must be strictly ascending.
+
+    >>> list(read_table(build_table([(b"a", b"1"), (b"ab", b"2")]), "here"))
+    [(b'a', b'1'), (b'ab', b'2')]
+    """
+    table = bytearray()
+    index = _Block(1)
+    block, last, handle = _Block(RESTART_INTERVAL), b"", b""
+    for key, value in entries:
+        if handle:
+            index.add(_between(last, key), handle)
+            handle = b""
+        block.add(key, value)
+        last = key
+        if block.size >= BLOCK_BYTES:
+            handle = _append_block(table, block)
+            block = _Block(RESTART_INTERVAL)
+    if block.size > _Block.EMPTY:
+        handle = _append_block(table, block)
+    metaindex = _append_block(table, _Block(RESTART_INTERVAL))
+    if handle:
+        index.add(_after(last), handle)
+    footer = metaindex + _append_block(table, index)
+    table += footer.ljust(FOOTER_BYTES - len(_MAGIC), b"\0") + _MAGIC
+    return bytes(table)
+
+
+class _Block:
+    """Prefix-compressed entries, with full keys at restart points."""
+
+    EMPTY = 8
+
+    def __init__(self, interval: int) -> None:
+        self._interval = interval
+        self._buffer = bytearray()
+        self._restarts = [0]
+        self._count = 0
+        self._last = b""
+
+    @property
+    def size(self) -> int:
+        return len(self._buffer) + 4 * len(self._restarts) + 4
+
+    def add(self, key: bytes, value: bytes) -> None:
+        shared = 0
+        if self._count < self._interval:
+            shared = _common(self._last, key)
+        else:
+            self._restarts.append(len(self._buffer))
+            self._count = 0
+        rest = key[shared:]
+        lengths = map(put_varint, (shared, len(rest), len(value)))
+        self._buffer += b"".join((*lengths, rest, value))
+        self._last = key
+        self._count += 1
+
+    def content(self) -> bytes:
+        restarts = struct.pack(f"<{len(self._restarts)}I", *self._restarts)
+        return bytes(self._buffer) + restarts + struct.pack("<I", len(self._restarts))
+
+
+def _append_block(table: bytearray, block: _Block) -> bytes:
+    """Append a block with its type and checksum; returns its handle."""
+    content = block.content()
+    handle = put_varint(len(table)) + put_varint(len(content))
+    typed = content + bytes((RAW,))
+    table += typed + struct.pack("<I", mask(google_crc32c.value(typed)))
+    return handle
+
+
+def _common(one: bytes, other: bytes) -> int:
+    """The length of the common prefix of two keys."""
+    size = min(len(one), len(other))
+    different = int.from_bytes(one[:size], "big") ^ int.from_bytes(other[:size], "big")
+    return size - (different.bit_length() + 7 >> 3)
+
+
+def _between(start: bytes, limit: bytes) -> bytes:
+    """A short key at or after ``start`` and before ``limit`` (``FindShortestSeparator``)."""
+    at = _common(start, limit)
+    if at < min(len(start), len(limit)) and start[at] + 1 < limit[at]:
+        return start[:at] + bytes((start[at] + 1,))
+    return start
+
+
+def _after(key: bytes) -> bytes:
+    """A short key at or after ``key`` (``FindShortSuccessor``)."""
+    for at, byte in enumerate(key):
+        if byte != 255:
+            return key[:at] + bytes((byte + 1,))
+    return key
