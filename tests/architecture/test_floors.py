@@ -218,7 +218,7 @@ SPARED = {
 }
 STANDARD = {
     *("argparse", "asyncio", "concurrent", "ctypes", "difflib", "email", "importlib.metadata"),
-    *("logging", "random", "secrets", "shutil", "socket", "tempfile", "textwrap", "xml", "zipfile"),
+    *("logging", "random", "secrets", "shutil", "socket", "tempfile", "xml", "zipfile"),
 }
 SPARED_BY = {"inspect": SPARED | STANDARD | {"numpy"}, "verify": SPARED}
 IMPORTED = """

@@ -137,7 +137,7 @@ def test_what_is_finite_in_each_type(tmp_path, dtype, value) -> None:
     model = tf.Module()
     model.v = tf.Variable(tf.cast(large, dtype))
     path = tfckpt.Checkpoint(model=model).save(tmp_path / "ckpt")
-    weights = [e["role"] for e in record_of(path)["entries"] if e["name"].endswith("v")]
+    weights = [role for name, role, *_ in record_of(path)["entries"] if name.endswith("v")]
     expected = bool(np.isfinite(value)) or weights != ["weight"]
     assert record_of(path)["finite"] is expected
 

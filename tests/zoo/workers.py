@@ -86,7 +86,7 @@ def save_shapes(strategy: Any, index: int, directory: str) -> dict[str, list[str
         fill(strategy, objects)
         path = tfckpt.Checkpoint(**objects).write(f"{directory}/{flavour}/ckpt")
         record = json.loads(Path(f"{path}.tfckpt.json").read_text())
-        names[flavour] = sorted(entry["name"] for entry in record["entries"])
+        names[flavour] = sorted(entry[0] for entry in record["entries"])
     other = "" if index == 0 else f"-of-{index}"  # TensorFlow has all workers write
     tf.train.Checkpoint(**objects).write(f"{directory}/plain{other}/ckpt")
     return names

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import re
+from collections.abc import Mapping  # noqa: TC003 (msgspec reads the types)
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,7 +18,7 @@ from tfckpt.core.tables import inventory_text
 from tfckpt.core.text import preformatted
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable
 
 Shape = tuple[int, ...]
 

@@ -9,7 +9,6 @@ from tfckpt.core.gc_pause import gc_paused
 from tfckpt.core.name_tree import ordered, tree
 from tfckpt.core.text import preformatted
 from tfckpt.errors import CheckpointError
-from tfckpt.stored.commits.lineage import plain
 from tfckpt.tools.find_checkpoint import find, path_of
 from tfckpt.tools.progress import silent
 
@@ -58,7 +57,7 @@ class Inspection:
             "epoch": record.epoch if record else None,
             "metrics": dict(record.metrics) if record else {},
             "metadata": dict(record.metadata) if record else {},
-            "lineage": plain(record.lineage) if record else [],
+            "lineage": list(map(dataclasses.asdict, record.lineage)) if record else [],
             "nbytes": root.nbytes,
             "totals": {
                 name: {"values": top.count, "nbytes": top.nbytes}

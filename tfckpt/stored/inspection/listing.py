@@ -16,7 +16,6 @@ from tfckpt.errors import CheckpointError, UnsupportedCheckpointError
 from tfckpt.stored.bundles.bundle import Bundle, index_path
 from tfckpt.stored.commits import record_file
 from tfckpt.stored.commits.discovery import CheckpointKind, candidates
-from tfckpt.stored.commits.lineage import plain
 from tfckpt.stored.commits.record_file import MOVED
 from tfckpt.stored.commits.recovery import parts
 from tfckpt.stored.io.files import LOCAL, Files, join
@@ -83,7 +82,7 @@ class ListedCheckpoint:
             "best_by": self.best_by or None,
             "preserved": bool(head and head.number in head.preserved),
             "versions": dict(head.versions) if head else {},
-            "lineage": plain(head.lineage) if head else [],
+            "lineage": list(map(dataclasses.asdict, head.lineage)) if head else [],
             "run": head.run_first if head else None,
         }
 
