@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import h5py
 import numpy as np
 import pytest
 from zoo.keras_savers import FORMATS, equal, fill, restore, save
@@ -126,6 +127,26 @@ def test_shards_are_read_together(tmp_path: Path) -> None:
 
     restore(str(path), restored)
 
+    assert equal(written, restored)
+
+
+def test_groups_that_windows_named_are_read(tmp_path: Path) -> None:
+    """Some versions of Keras joined groups as Windows joins paths: `layers\\dense` is one name."""
+    keras = pytest.importorskip("keras")
+    written, restored = images(keras), images(keras)
+    fill(written, 1)
+    fill(restored, 2)
+    written.save_weights(tmp_path / "unix.weights.h5")
+    path = tmp_path / "windows.weights.h5"
+    with h5py.File(tmp_path / "unix.weights.h5") as unix, h5py.File(path, "w") as windows:
+
+        def copy(name: str, item: Any) -> None:
+            holder, _, value = name.rpartition("/vars/")
+            if isinstance(item, h5py.Dataset):
+                windows[f"{holder.replace('/', chr(92))}/vars/{value}".lstrip("/")] = item[()]
+
+        unix.visititems(copy)
+    restore(str(path), restored)
     assert equal(written, restored)
 
 

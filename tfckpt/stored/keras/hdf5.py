@@ -79,7 +79,7 @@ class H5Group:
     def find(self, path: str) -> H5Group | None:
         """The group at a path below this one."""
         group: H5Group | None = self
-        for part in path.split("/") if path else ():
+        for part in path.replace("\\", "/").split("/") if path else ():
             group = None if group is None else group.groups.get(part)
         return group
 
@@ -254,11 +254,20 @@ class Hdf5:
                 if isinstance(child, h5.Dataset):
                     group.datasets[name] = self._dataset(path, child)
                 elif isinstance(child, h5.Group):
-                    group.groups[name] = below = H5Group(path)
-                    todo.append((below, child, depth + 1))
+                    todo.append((self._group(group, path, name), child, depth + 1))
                 else:
                     raise self._unsupported("an object that is neither a group nor a dataset", path)
         return root
+
+    def _group(self, above: H5Group, path: str, name: str) -> H5Group:
+        r"""A new group; Keras on Windows wrote ``layers\dense`` as one name."""
+        *parts, name = name.split("\\", MAX_DEPTH)
+        for part in parts:
+            above = above.groups.setdefault(part, H5Group(path))
+        if name in above.groups:
+            raise self._damaged("two groups have the same name", path)
+        above.groups[name] = found = H5Group(path)
+        return found
 
     def _address(self, opened: Any) -> Any:
         return self._h5py.h5o.get_info(opened.id).addr
