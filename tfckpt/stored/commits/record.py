@@ -15,6 +15,7 @@ import itertools
 import json
 import os
 import re
+import sys
 import time
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -44,7 +45,8 @@ _SEAL = b',\n"sha256": "'
 _DATA = re.compile(rf"(.+){DATA}", re.DOTALL)
 
 _Natural = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
-_Seconds = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]  # finite
+_MOST = sys.float_info.max
+_Seconds = Annotated[float, msgspec.Meta(ge=-_MOST, le=_MOST)]  # finite
 # The fields of an Entry.
 _Entry = tuple[
     Annotated[str, msgspec.Meta(min_length=1)],
