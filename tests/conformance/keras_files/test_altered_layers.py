@@ -184,3 +184,30 @@ def test_a_layer_in_a_list_that_is_called_like_an_attribute(flavour: Any, tmp_pa
         return model
 
     compare(flavour, build, build, tmp_path, [".weights.h5"])
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_slots_known_by_index_go_to_no_other_layer(
+    flavour: Any, suffix: str, tmp_path: Path
+) -> None:
+    def build(first: str, second: str, frozen: bool = False) -> Any:
+        layers = [flavour.layers.Dense(4, name=first), flavour.layers.Dense(4, name=second)]
+        base = flavour.Sequential([flavour.Input((4,)), *layers], name="base")
+        base.trainable = not frozen
+        head = flavour.layers.Dense(3, name="head")
+        model = flavour.Sequential([flavour.Input((4,)), base, head])
+        model.compile("adam", "mse")
+        model.optimizer.build(model.trainable_variables)
+        return model
+
+    whole = flavour is keras or suffix != ".h5"
+    path = save(build("a", "b"), tmp_path, suffix)
+    if flavour is keras or suffix == ".keras":  # the others of tf_keras have no names, or no slots
+        with pytest.raises(tfckpt.RefusedError, match="another order") as refused:
+            tfckpt.restore(path, build("b", "a"))
+        assert '{"optimizer": "reset"}' in str(refused.value)
+    tfckpt.restore(path, build("b", "a"), policy={"optimizer": "reset"})
+    path = save(build("a", "b", frozen=True), tmp_path, suffix)
+    report = tfckpt.restore(path, build("a", "b", frozen=True))
+    slots = [step for step in report.plan.assignments if step.name.startswith("optimizer/momentum")]
+    assert len(slots) == 2 * whole

@@ -40,15 +40,7 @@ NAMES = {
             for layer in ("dense", "dense_1", "dense_2")
             for place, word in enumerate(("kernel", "bias"))
         },
-        **{
-            f"optimizer/{slot}/{variable}": f"optimizer/vars/{1 + 2 * place + which}"
-            for place, variable in enumerate(
-                f"{layer}/{word}"
-                for layer in ("dense", "dense_1", "dense_2")
-                for word in ("kernel", "bias")
-            )
-            for which, slot in enumerate(("momentum", "velocity"))
-        },
+        **{f"optimizer/vars/{place}": f"optimizer/vars/{place}" for place in range(1, 13)},
         "optimizer/iterations": "optimizer/vars/0",
         **{
             f"metrics/{metric}/vars/{place}": f"metrics/{metric}/vars/{place}"

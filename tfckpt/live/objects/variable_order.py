@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.core.inventory import Ordered
-from tfckpt.live.private import keras, tf_keras
 from tfckpt.live.private.either_keras import layers_of, others_of, trainable_of
 from tfckpt.live.variables.flavors import flavor_of, is_v1
 from tfckpt.live.variables.variables import is_variable, path, raw
@@ -19,7 +18,7 @@ from tfckpt.live.variables.variables import is_variable, path, raw
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from tfckpt.core.names import Names
+    from tfckpt.core.names import Names, Node
     from tfckpt.live.objects.tree import Tree
     from tfckpt.live.variables.flavors import Flavor
 
@@ -40,7 +39,7 @@ def own_orders(tree: Tree, named: Names) -> Orders:
             _add(found, at, _own(layer), tree, names)
     for optimizer, node in tree.optimizers:
         at = named.paths.get(id(node))
-        if at is not None and not is_v1(optimizer) and _trains_all(tree, optimizer):
+        if at is not None and not is_v1(optimizer) and _trains_surely(tree, node):
             _add(found, at, _state(optimizer), tree, names)
     return found
 
@@ -106,17 +105,16 @@ def _writes_plainly(layer: Any, flavor: Flavor) -> bool:
     return isinstance(layer, flavor.layer) and module.startswith(_KERAS)
 
 
-def _trains_all(tree: Tree, optimizer: Any) -> bool:
-    """Whether an optimizer has all trainable variables; a file does not tell which it had."""
-    flavor = flavor_of(optimizer)
-    while flavor is not None and isinstance(optimizer, flavor.loss_scale):
-        optimizer = optimizer.inner_optimizer
-    if flavor is not None and flavor.name == "keras":
-        mine = {id(raw(v)) for v in keras.trained_by(optimizer)}
-        return mine == {id(raw(v)) for layer, _, _ in tree.layers for v in trainable_of(layer)}
-    keys = tf_keras.positions_of(optimizer).keys()
-    every = [v for layer, _, _ in tree.layers for v in trainable_of(layer)]
-    return bool(keys) and keys == {tf_keras.key_of(optimizer, raw(v)) for v in every}
+def _trains_surely(tree: Tree, node: Node) -> bool:
+    """Whether an optimizer with these slots can only have been that of the same variables.
+
+    A file does not say which were frozen; but one of another shape cannot have been trained.
+    """
+    mine = {id(slot.of) for slot in node.slots}
+    every = [(id(tree.variable(v)), v) for layer, _, _ in tree.layers for v in trainable_of(layer)]
+    trained = {tuple(v.shape) for at, v in every if at in mine}
+    frozen = {tuple(v.shape) for at, v in every if at not in mine}
+    return not trained & frozen
 
 
 def _state(optimizer: Any) -> list[Any]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfckpt.core.inventory import SEQUENCE, rebased, unnumbered
+from tfckpt.core.inventory import SEQUENCE, Role, rebased, unnumbered
 from tfckpt.core.text import without_repeat
 from tfckpt.planning.matching.align import is_resized
 
@@ -136,7 +136,13 @@ class Orders:
     def _compare_own(
         self, stored_path: str, live_path: str, old: Sequence[Ordered], new: Sequence[Ordered]
     ) -> _LayerMatch:
-        """Match by index; names that were guessed from the file must not contradict."""
+        """Match by index; names that were guessed from the file must not contradict.
+
+        An optimizer has no learning rate of its own beside a schedule.
+        """
+        rates = self._rates(self._stored, old), self._rates(self._live, new)
+        if not all(rates):
+            old, new = ([x for x in each if x not in rates[0] | rates[1]] for each in (old, new))
         guessed = [self._guessed(one, stored_path, live_path) for one in old]
         if not new and not any(name in self._live.entries for name in guessed):
             return _LayerMatch({})  # the live layer has no such order
@@ -163,6 +169,10 @@ class Orders:
         else:
             why = f"has {len(new)} in the model and {len(old)} in the checkpoint"
         return self._refuse(stored_path, live_path, why)
+
+    @staticmethod
+    def _rates(side: Inventory, values: Sequence[Ordered]) -> set[Ordered]:
+        return {x for x in values if side.entries[x.name].role is Role.HYPERPARAMETER}
 
     def _kinds(self, stored_path: str, live_path: str) -> tuple[str, str] | None:
         """The classes of two optimizers; None unless both are known."""

@@ -20,8 +20,8 @@ from tfckpt.core import names
 from tfckpt.core.inventory import Inventory, Ordered, snake_case, weak_base
 from tfckpt.core.names import Node, NodeKind
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
+from tfckpt.stored.keras import optimizers
 from tfckpt.stored.keras.model import entry
-from tfckpt.stored.keras.slots import optimizer_node
 from tfckpt.stored.keras_metadata.config import mapping, text, wire
 from tfckpt.stored.keras_metadata.layers import attributes
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tfckpt.stored.keras.hdf5 import H5Dataset, H5Group, Hdf5
 
 _LAYERS, _VALUES, _INNER = "layer_names", "weight_names", "model_weights"
+_INNER_OPTIMIZER = "inner_optimizer"
 _TOP, _STATE = "top_level_model_weights", "optimizer_weights"
 _MODELS = frozenset({"Functional", "Model", "Sequential"})
 _FLIPPED = ("theano", "cntk")
@@ -65,14 +66,7 @@ class _H5Reader:
         wire(self._configs)
         roots = {names.MODEL: model}
         if (state := self._file.root.groups.get(_STATE)) is not None:
-            listed = self._listed(state)
-            settings = mapping(self._json("training_config"), "optimizer_config")
-            variables = [
-                (value, path) for _, ordered in self._deep + self._own for value, path in ordered
-            ]
-            roots[names.OPTIMIZER], values = optimizer_node(listed, settings, variables)
-            if any(name.startswith("vars/") for name, _ in roots[names.OPTIMIZER].children):
-                self._own.append((roots[names.OPTIMIZER], values))
+            roots[names.OPTIMIZER] = self._optimizer(state)
         named = names.assign(roots, {names.MODEL})
         canonical = {id(value.node): value.name for value in named.values}
         own, deep = (
@@ -91,6 +85,18 @@ class _H5Reader:
             own_orders=own,
             deep_orders=deep,
         )
+
+    def _optimizer(self, group: H5Group) -> Node:
+        config = mapping(self._json("training_config"), "optimizer_config")
+        while inner := mapping(mapping(config, "config"), _INNER_OPTIMIZER):
+            config = inner
+        label = snake_case(text(config, "class_name").rpartition(">")[2])  # tf_keras: `Custom>Adam`
+        node = Node(NodeKind.OPTIMIZER, label=label)
+        listed = self._listed(group)
+        values = optimizers.take_scale(node, [value for _, value in listed])
+        names_of = [path for path, _ in listed][-len(values) :]
+        self._own.append((node, list(zip(optimizers.fill(node, values), names_of, strict=True))))
+        return node
 
     def _check_writer(self) -> None:
         version = self._file.text(self._top, "keras_version") or "1"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tfckpt.core import names
 from tfckpt.core.inventory import Entry, Inventory, Ordered, Role, snake_case
 from tfckpt.core.names import Node, NodeKind
-from tfckpt.core.optimizer_names import LOSS_SCALE, optimizer_class
+from tfckpt.core.optimizer_names import optimizer_class
 from tfckpt.stored.keras import optimizers
 from tfckpt.stored.keras.objects import METRICS, OPTIMIZER, VARS, ObjectReader, natural
 from tfckpt.stored.keras_metadata.config import mapping, text, wire
@@ -37,7 +37,7 @@ def read(
     roots = {names.MODEL: model}
     if (state := root.groups.get(OPTIMIZER)) is not None:
         settings = _optimizer_config(config)
-        roots[OPTIMIZER] = _optimizer(reader, state, settings, reader.trained(model))
+        roots[OPTIMIZER] = _optimizer(reader, state, settings)
     named = names.assign(roots, {names.MODEL})
     entries = {value.name: entry(value) for value in named.values}
     for name, dataset in _metrics(root):
@@ -74,20 +74,13 @@ def entry(value: names.Name) -> Entry:
     )
 
 
-def _optimizer(
-    reader: ObjectReader, group: H5Group, config: Mapping[str, Any], trained: list[Node] | None
-) -> Node:
+def _optimizer(reader: ObjectReader, group: H5Group, config: Mapping[str, Any]) -> Node:
     node = Node(NodeKind.OPTIMIZER)
-    outer: list[H5Dataset] | None = None
     if (inner := group.groups.get(_INNER)) is not None:
-        outer, group = _values(group), inner
-        config = mapping(mapping(config, "config"), _INNER)
+        optimizers.take_scale(node, _values(group))
+        config, group = mapping(mapping(config, "config"), _INNER), inner
     node.label = snake_case(text(config, "class_name")) or optimizer_class(reader.label(group))
-    values = optimizers.fill(node, _values(group), mapping(config, "config"), trained)
-    if any(name.startswith(VARS) for name, _ in node.children):
-        reader.orders[id(node)] = node, values
-    if outer is not None and optimizers.begins_with_scale(outer):
-        node.children.append((LOSS_SCALE, optimizers.scale(outer)))
+    reader.orders[id(node)] = node, optimizers.fill(node, _values(group))
     for name, child in group.groups.items():  # a list of optimizers
         if name != VARS:
             inner_node = Node(NodeKind.GROUP)

@@ -18,8 +18,6 @@ from tfckpt.stored.keras_metadata.layers import (
     class_and_number,
     own_names,
     part_class,
-    parts_in_order,
-    trained,
 )
 
 if TYPE_CHECKING:
@@ -47,17 +45,12 @@ class ObjectReader:
         self._bases = bases
         self.orders: dict[int, tuple[Node, list[Node]]] = {}
         self.configs: list[tuple[Node, Mapping[str, Any]]] = []
-        self._trained: dict[int, list[Node] | None] = {}
 
     def model(self, root: H5Group, config: Mapping[str, Any]) -> Node:
         """The node of the file's model."""
         node = self._layer(root, snake_case(text(config, "class_name")), config, top=True)
         node.label = self.label(root)
         return node
-
-    def trained(self, node: Node) -> list[Node] | None:
-        """The values below a node that an optimizer may train, in its order; None if unknown."""
-        return self._trained.get(id(node))
 
     def _layer(
         self, group: H5Group, cls: str, config: Mapping[str, Any], *, top: bool = False
@@ -67,8 +60,7 @@ class ObjectReader:
         node.label = self.label(group) or text(settings, "name")
         node.base = weak_base(node.label, self._bases, cls)
         cls = node.cls = cls or node.base
-        own = self._own(node, group, settings)
-        below: dict[str, Node] = {}
+        self._own(node, group, settings)
         for name, child in group.groups.items():
             if name == VARS or (top and name in (OPTIMIZER, *METRICS)):
                 continue
@@ -78,25 +70,22 @@ class ObjectReader:
                 node.children.append((name, self._seed(child)))
             elif _is_list(child):
                 node.children.append((name, self._list(child)))
-                self._trained[id(node)] = None
             else:
                 part = name.lstrip("_")
                 inner = mapping(settings, part) or self._wrapped(settings, part)
                 kind = snake_case(text(inner, "class_name")) or part_class(cls, part)
-                below[part] = part_node = self._layer(child, kind, inner)
-                node.children.append((name, part_node))
-        self._order(node, own, below)
+                node.children.append((name, self._layer(child, kind, inner)))
         return node
 
     def _wrapped(self, settings: Mapping[str, Any], part: str) -> Mapping[str, Any]:
         """The configuration of a layer that a Bidirectional layer made from its argument."""
         return mapping(settings, "layer") if part in ("forward_layer", "backward_layer") else {}
 
-    def _own(self, node: Node, group: H5Group, settings: Mapping[str, Any]) -> list[Node]:
-        """Add the layer's own values to its node; returns the trainable ones."""
+    def _own(self, node: Node, group: H5Group, settings: Mapping[str, Any]) -> None:
+        """Add the layer's own values to its node."""
         stored = group.groups.get(VARS)
         if stored is None:
-            return []
+            return
         numbered = sorted((key for key in stored.datasets if key.isdecimal()), key=natural)
         quantized = any(stored.datasets[key].dtype == "int8" for key in numbered)
         names = None if quantized else own_names(node.cls, len(numbered), settings)
@@ -111,19 +100,6 @@ class ObjectReader:
                 node.children.append((key, Node(NodeKind.VALUE, value=dataset)))
         if [str(number) for number in range(len(numbered))] == numbered and numbered:
             self.orders[id(node)] = node, values
-        return [v for i, v in enumerate(values) if not names or trained(names[i])]
-
-    def _order(self, node: Node, own: list[Node], below: Mapping[str, Node]) -> None:
-        if id(node) in self._trained and self._trained[id(node)] is None:
-            return
-        in_sequence = self._trained.get(id(node), [])
-        order = parts_in_order(node.cls, list(below))
-        values: list[Node] | None = [*own, *(in_sequence or ())]
-        for part in order or ():
-            inner = self._trained.get(id(below[part]))
-            values = None if values is None or inner is None else [*values, *inner]
-        known = order is not None and not (in_sequence and below)
-        self._trained[id(node)] = values if known else None
 
     def _add_layers(self, node: Node, group: H5Group, settings: Mapping[str, Any]) -> None:
         """Add the layers of a functional or sequential model to its node."""
@@ -141,13 +117,8 @@ class ObjectReader:
         if complete:
             node.order = "keras"
             self.configs.append((node, settings))
-            parts = [self._trained.get(id(layer)) for layer in node.layers]
-            trained_parts = [part for part in parts if part is not None]
-            values = [value for part in trained_parts for value in part]
-            self._trained[id(node)] = values if len(trained_parts) == len(parts) else None
         else:
             node.order = "class"
-            self._trained[id(node)] = None
 
     def _list(self, group: H5Group) -> Node:
         """The node of a list, tuple or dict of layers, whose indices the file does not have."""

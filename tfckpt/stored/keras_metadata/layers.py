@@ -58,7 +58,6 @@ _PROJECTIONS = {
     **{part: f"{part}_dense" for part in ("query", "key", "value")},
     "attention_output": "output_dense",
 }
-_UNTRAINED = frozenset({"moving_mean", "moving_variance", "mean", "variance", "count"})
 
 
 def own_names(cls: str, count: int, config: Mapping[str, Any]) -> list[str] | None:
@@ -97,18 +96,6 @@ def part_class(cls: str, part: str) -> str:
     return "einsum_dense" if "attention" in cls and part in _PARTS.get(cls, ()) else ""
 
 
-def parts_in_order(cls: str, parts: Sequence[str]) -> list[str] | None:
-    """The inner layers of a class, in the order of their variables; None if unknown.
-
-    >>> parts_in_order("bidirectional", ["backward_layer", "forward_layer"])
-    ['forward_layer', 'backward_layer']
-    """
-    if len(parts) < 2:
-        return list(parts)
-    order = _PARTS.get(cls, ())
-    return [part for part in order if part in parts] if set(parts) <= set(order) else None
-
-
 def attributes(cls: str, scopes: Sequence[str]) -> list[str]:
     """The attributes that lead to a variable, from the scopes in its name.
 
@@ -131,11 +118,6 @@ def attributes(cls: str, scopes: Sequence[str]) -> list[str]:
     if cls == "multi_head_attention" and len(inner) == 1:
         return [_PROJECTIONS.get(inner[0], inner[0]), last]
     return list(scopes)
-
-
-def trained(name: str) -> bool:
-    """Whether an optimizer may train a value of this name."""
-    return name not in _UNTRAINED
 
 
 def class_and_number(name: str, others: Mapping[str, Any]) -> tuple[str, int]:
