@@ -112,7 +112,8 @@ class Run:
 
     def follow(self, other: Run) -> None:
         """Continue another run of the same objects in the same directory."""
-        self.fits, self.report = other.fits, other.report
+        self.fits, self.report, self.resumption = other.fits, other.report, other.resumption
+        self.epoch, self.saves.ahead = other.epoch, other.saves.ahead
         self.checkpoint._tfckpt.lineage = other.checkpoint._tfckpt.lineage
 
     @in_turn("checkpoint._tfckpt.background")

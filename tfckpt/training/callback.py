@@ -74,8 +74,9 @@ _AGAIN = (
     "exact if the dataset is created again, after keras.utils.set_random_seed if it is random"
 )
 _ONCE_MORE = (
-    "another `fit` with this callback: trains all its epochs, from the weights that the model has; "
-    "to run a notebook cell again without training twice, create the callback in that cell"
+    "another `fit` of this model: trains all its epochs, from the weights that the model has, and so "
+    "does each later one; to run a notebook cell again without training twice, create the model in "
+    "that cell"
 )
 _AGAIN_WITHOUT_A_SAVE = (
     "the last `fit` of this model was interrupted before its first save, and the model keeps what "
@@ -164,7 +165,7 @@ def callback_for(  # noqa: C901 (a class of short methods)
                 say(_summary(run.report))
                 if run.report is not None and (text := run.report.warnings):
                     warn(f"{run.report.path}: {text}")
-            elif restored is None and run.fits.begun:
+            elif restored is None and run.fits.begun == 2:  # the first that follows
                 say(_ONCE_MORE)
             line, warnings = run.saves.outlook()
             say(line)

@@ -1,9 +1,9 @@
 """The previous ``fit`` in the same process, of the same model or of another one.
 
-Objects in memory distinguish a restarted program from one that continues. The same model, compiled
-again, is in its next phase, even with a new callback. After an interruption, a notebook cell was
-run again, unless other layers are trainable now. Another model, after a finished ``fit``, may be
-one of several that were meant to be trained separately.
+Objects in memory distinguish a restarted program from one that continues. After a finished ``fit``
+of the same model the next one follows, whoever made its callback. After an interruption, a notebook
+cell was run again, unless the model was compiled again and other layers are trainable now. Another
+model, after a finished ``fit``, may be one of several that were meant to be trained separately.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ class Earlier:
     trainable: Mapping[int, bool]
 
     def is_followed_by_another(self, model: Any) -> bool:
-        """Whether the ``fit`` that begins is a new one, not the same one run again."""
+        """Whether the ``fit`` that begins is a new one, not the interrupted one run again."""
+        if not self.run.fits.interrupted:
+            return True
         if self.function == own_train_function(model):  # a method is another object each time
             return False
         now = _trainable(model)
-        other_layers = any(now.get(layer, flag) != flag for layer, flag in self.trainable.items())
-        return other_layers or not self.run.fits.interrupted
+        return any(now.get(layer, flag) != flag for layer, flag in self.trainable.items())
 
 
 def earlier(model: Any, directory: str) -> Earlier | None:
