@@ -125,6 +125,16 @@ class Directory:
         saved = self.saved(self.checkpoints())
         return ranked(saved, len(saved), monitor, greatest=mode == "max")
 
+    def end_of_fit(self, fit: int) -> str | None:
+        """The checkpoint at the end of a ``fit`` of this number; None if it is not kept."""
+        for one in reversed(self.checkpoints()):
+            head = self.head(one.prefix)
+            if head is not None and head.fit == fit:
+                at = head.training["fit"]
+                over = at.get("ended") and (at.get("stopped") or at["epoch"] + 1 >= at["epochs"])
+                return one.prefix if over else None
+        return None
+
     def measure(self) -> tuple[str, str] | None:
         """The metric and the mode by which the newest save says that the best is chosen."""
         for one in reversed(self.checkpoints()):

@@ -82,6 +82,10 @@ class Keeper:
         """Whether a save with these metrics is the best so far, by the first ``best`` rule."""
         return self._files.would_be_best(metrics, *self.measure)
 
+    def end_of_fit(self, fit: int) -> str | None:
+        """The path of the checkpoint at the end of a ``fit``; None if it is not kept."""
+        return self._files.end_of_fit(fit)
+
     def described(self, about: RecordMetadata, found: Sequence[Candidate]) -> RecordMetadata:
         """What a record says of a save, with what the rules must know after a restart."""
         return dataclasses.replace(

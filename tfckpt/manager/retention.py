@@ -8,7 +8,8 @@ a value to compare, since its metric may be misspelt. Nothing depends on the ord
 directory lists its files, or on the clock.
 
 A new run in the directory of another one must not delete the other's checkpoints before it has made
-as much progress: of the previous runs, the checkpoint that got furthest is kept until then.
+as much progress: of the previous runs, the checkpoint that got furthest is kept until then. While a
+``fit`` runs, the last checkpoint of the one before it is kept, too, for the code between the two.
 
 ``every_n_hours`` means what ``keep_checkpoint_every_n_hours`` means in TensorFlow's
 CheckpointManager (tensorflow/python/checkpoint/checkpoint_management.py): of those that age out,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from tfckpt.stored.commits.record import CommitRecord
 
 RUN_BEFORE = "newest of the previous run"
+FIT_BEFORE = "last of the previous fit"
 _SECONDS = 3600.0
 
 
@@ -45,6 +47,7 @@ class SavedCheckpoint:
         finite: whether all weights and slots are finite; None if unknown.
         run_first: number of the first save of its run; None if unknown.
         mid_epoch: whether ``fit`` saved it before the end of an epoch.
+        fit: the number of that ``fit``; None for a loop of one's own.
     """
 
     prefix: str
@@ -55,11 +58,12 @@ class SavedCheckpoint:
     finite: bool | None
     run_first: int | None = None
     mid_epoch: bool = False
+    fit: int | None = None
 
     @classmethod
     def of(cls, prefix: str, number: int, head: CommitRecord) -> Self:
         about = head.time, head.step, head.metrics, head.finite, head.run_first, head.mid_epoch
-        return cls(prefix, number, *about)
+        return cls(prefix, number, *about, head.fit)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -123,6 +127,8 @@ def decide(
         reasons.setdefault(one.prefix, []).append(reason)
     if rules and (before := run_before(ordered)) is not None:
         reasons.setdefault(before.prefix, []).append(RUN_BEFORE)
+    if rules and (ended := _fit_before(ordered)) is not None:
+        reasons.setdefault(ended.prefix, []).append(FIT_BEFORE)
     if not rules:
         reasons = {one.prefix: ["no rule", *reasons.get(one.prefix, ())] for one in ordered}
     return Decision(
@@ -181,6 +187,16 @@ def run_before(saved: Sequence[SavedCheckpoint]) -> SavedCheckpoint | None:
     ahead = [one for one in saved if one.number < newest.run_first and _is_ahead(one, newest)]
     reach = lambda one: (one.step or 0, (one.step is None) * _saves(one), one.number)  # noqa: E731
     return max(ahead, key=reach, default=None)
+
+
+def _fit_before(saved: Sequence[SavedCheckpoint]) -> SavedCheckpoint | None:
+    """The last checkpoint that the run's previous ``fit`` saved; None if there is none."""
+    newest = saved[-1] if saved else None
+    if newest is None or newest.fit is None:
+        return None
+    of_run = (one for one in saved if one.run_first == newest.run_first)
+    earlier = [(one.fit, one.number, one) for one in of_run if one.fit is not None]
+    return max((each for each in earlier if each[0] < newest.fit), default=(0, 0, None))[2]
 
 
 def _is_ahead(one: SavedCheckpoint, newest: SavedCheckpoint) -> bool:

@@ -74,8 +74,8 @@ _AGAIN = (
     "exact if the dataset is created again, after keras.utils.set_random_seed if it is random"
 )
 _ONCE_MORE = (
-    "another `fit` of this model: trains all its epochs, from the weights that the model has, and so "
-    "does each later one; to run a notebook cell again without training twice, create the model in "
+    "another `fit` of this model: trains all its epochs, from the weights that the model has, as "
+    "each later one does; to run a notebook cell again without training twice, create the model in "
     "that cell"
 )
 _AGAIN_WITHOUT_A_SAVE = (
@@ -110,6 +110,9 @@ def callback_for(  # noqa: C901 (a class of short methods)
     say = _print if verbose else _keep_quiet
     warn = _print if verbose else logging.warning
 
+    def end_of(fit: int) -> str | None:
+        return run.manager.keeper.end_of_fit(fit) if run.manager is not None else None
+
     class TrainingCheckpoint(Callback):  # type: ignore[misc]
         """Restores when training begins, saves when the config's ``manager.save`` says so."""
 
@@ -134,7 +137,7 @@ def callback_for(  # noqa: C901 (a class of short methods)
                 say(_started_over(run))
             self._known = run.report is not None
             named = run.config.manager.callbacks if run.config.manager else {}
-            self._loop = Loop(self, objects, run.fits, say, named)
+            self._loop = Loop(self, objects, run.fits, say, named, end_of=end_of)
             self._left_over = weakref.finalize(self, run.saves.watch())
             find = partial(with_variables, self.model, self._find)
             self._loop.begin(find, self._on_resumed, self._on_refused)

@@ -11,7 +11,7 @@ from tfckpt.live.private.either_keras import with_layers_below
 from tfckpt.live.private.runtime import global_seed
 from tfckpt.live.private.tf_keras import draws_without_state
 from tfckpt.live.program_state import iterators
-from tfckpt.live.variables.flavors import flavor_of
+from tfckpt.live.variables.flavors import flavor_of, has_own_step
 from tfckpt.planning import Status
 from tfckpt.training.state.trained import own_variables
 
@@ -46,9 +46,9 @@ def about_data(iterator: Any, captured: Captured) -> Iterator[str]:
     if kind == iterators.REPLAYED:
         yield (
             "the dataset has a state that cannot be saved (of Python code, of a distribution "
-            "strategy, of a shuffle inside a shuffle or repeat, or of random operations beside "
-            "variables): a resumed training reads every batch again, and is exact if the same "
-            "batches come in the same order"
+            "strategy, of a shuffle inside a shuffle, repeat or cache in memory, or of random "
+            "operations beside variables): a resumed training reads every batch again, and is "
+            "exact if the same batches come in the same order"
         )
     elif iterators.draws(iterator, captured, seeded=seeded):
         yield (
@@ -101,8 +101,7 @@ def about_metrics(model: Any, plan: Plan) -> Iterator[str]:
     (``_validate_and_get_metrics_result`` in tf_keras/src/engine/training.py).
     """
     flavor = flavor_of(model)
-    own = flavor is not None and type(model).train_step is not flavor.model.train_step
-    if flavor is None or flavor.name != "tf_keras" or not own:
+    if flavor is None or flavor.name != "tf_keras" or not has_own_step(model):
         return
     missing = [s for s in plan.steps if s.status is Status.UNEXPECTED]
     if names := [step.source for step in missing if step.entry.role is Role.METRIC]:
@@ -123,11 +122,13 @@ def about_end(done: int, epochs: int, fit: int) -> str:
     return f"{of} are done: nothing to train; raise `epochs`, or {_ANEW}"
 
 
-def about_another(fit: int, position: Position) -> str:
-    """The message if the checkpoint is of a later ``fit`` than this one."""
+def about_another(fit: int, position: Position, *, kept: bool) -> str:
+    """The message if the checkpoint is of a later ``fit``; ``kept`` if the end of this one is."""
+    until_then = "as they were at its end" if kept else "those of the checkpoint"
     return (
         f"`fit` {fit + 1} of this program was finished, nothing to train: the checkpoint is of "
         f"`fit` {position.fit + 1}, {position.finished:,} of {position.epochs:,} epochs done, "
-        "which resumes when it is called; if one notebook cell was run twice, run it again, or "
+        f"which resumes when it is called (until then, the weights are {until_then}); if one "
+        "notebook cell was run twice, run it again, or "
         f"{_ANEW}"
     )

@@ -9,9 +9,10 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tfckpt.errors import NotBuiltError, TfckptError
+from tfckpt.errors import NotBuiltError, RefusedError, TfckptError
 from tfckpt.live.building.build import build_by_step
 from tfckpt.live.private import fit
+from tfckpt.live.variables.flavors import has_own_step
 from tfckpt.live.variables.variables import as_int
 
 if TYPE_CHECKING:
@@ -45,6 +46,13 @@ class Functions:
         """Call a method of another object for each step."""
         self._hook = Hook(step, self.train)
         fit.set_train_function(self._model, self._hook)
+
+    def renew(self) -> None:
+        """Call it for each step of a function, too, that a callback has had Keras make since."""
+        now = fit.train_function(self._model)
+        if self._hook is not None and now is not None and not isinstance(now, Hook):
+            self.train = self._hook.own = now
+            fit.set_train_function(self._model, self._hook)
 
     @property
     def replaced(self) -> bool:
@@ -108,8 +116,9 @@ def with_variables(model: Any, find: Callable[[], _T]) -> _T:
     """The result of ``find``, after creating the variables of the first step if necessary."""
     try:
         return find()
-    except NotBuiltError:
-        if (spec := _batch_spec(model)) is None:
+    except (NotBuiltError, RefusedError) as error:
+        own = has_own_step(model) or isinstance(error, NotBuiltError)
+        if (spec := _batch_spec(model)) is None or not own:
             raise
         build_by_step(model, spec)
         return find()

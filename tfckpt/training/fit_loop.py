@@ -48,10 +48,12 @@ class Loop:
         fits: Fits,
         say: Callable[[str], None],
         named: Mapping[str, Sequence[str]],
+        *,
+        end_of: Callable[[int], str | None],
     ) -> None:
         self._callback, self._model = callback, callback.model
         self._objects, self._named = objects, named
-        self._fits, self._say = fits, say
+        self._fits, self._say, self._end_of = fits, say, end_of
         self._list = list_of(callback)
         self._others = [each for each in self._list.callbacks if each is not callback]
         self._fit = fits.begin(self._others)
@@ -118,6 +120,7 @@ class Loop:
 
     def batch_begins(self) -> None:
         """The next call of the train function is a step of this ``fit``."""
+        self._functions.renew()
         self._asked = True
 
     def batch_ends(self) -> None:
@@ -156,7 +159,7 @@ class Loop:
                 self._epoch, self._calls, self._ended = target.epoch, target.calls, target.ended
                 self._go_on(target)
             if self._later is not None:  # now, since Keras finalizes the weights before
-                self._later.restore_weights()
+                self._later.restore_weights(self._end_of(self._fit))
                 self._fits.count(self._later.histories)
         self._fits.end()
         self._functions.give_back()
@@ -214,7 +217,8 @@ class Loop:
                 self._say_once(fit_checks.about_end(first, self._epochs, 0))
             return first
         if position.fit > self._fit:
-            self._say_once(fit_checks.about_another(self._fit, position))
+            kept = self._end_of(self._fit) is not None
+            self._say_once(fit_checks.about_another(self._fit, position, kept=kept))
             self._later = resumption
             self._feed.pass_over(resumption.passes)
             build_compiled(self._model)  # at the end Keras reads the averages of its optimizer

@@ -59,10 +59,16 @@ def calls_of(dataset: Any) -> int:
 def is_new_each_time(dataset: Any) -> bool:
     """Whether TensorFlow may give it another fingerprint each time that it is built."""
     name = type(dataset).__name__
-    if name == "CacheDataset":
-        file = getattr(dataset, "_filename", None)  # "" for a cache in memory
-        return file is None or not file.numpy()
-    return name == "_SnapshotDataset" or bool(getattr(dataset, "_rerandomize", False))
+    rerandomizes = bool(getattr(dataset, "_rerandomize", False))
+    return is_kept_in_memory(dataset) or name == "_SnapshotDataset" or rerandomizes
+
+
+def is_kept_in_memory(dataset: Any) -> bool:
+    """Whether it is a cache in memory, which each process fills itself."""
+    if type(dataset).__name__ != "CacheDataset":
+        return False
+    file = getattr(dataset, "_filename", None)  # "" for a cache in memory
+    return file is None or not file.numpy()
 
 
 def repeats(dataset: Any) -> bool:

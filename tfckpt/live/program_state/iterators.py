@@ -50,7 +50,7 @@ def kind_of(iterator: Any, found: Captured, *, seeded: bool, iterators: int = 1)
         return REPLAYED
     dataset = tf_data.dataset_of(iterator)
     alone = iterators == 1 and int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY
-    if seeded and not alone and not _one_pass(dataset):
+    if _keeps_an_order(dataset) or (seeded and not alone and not _one_pass(dataset)):
         return REPLAYED
     try:
         tf.raw_ops.SerializeIterator(
@@ -99,6 +99,13 @@ def state_of(dataset: Any, found: Captured) -> set[int]:
     known = isinstance(dataset, tf.data.Dataset)
     shuffles = {id(each) for each, called, _ in _shuffles(dataset) if called} if known else set()
     return shuffles | set(map(id, found.handles))
+
+
+def _keeps_an_order(dataset: Any) -> bool:
+    """Whether a cache in memory holds the order of a shuffle below it, drawn in this process."""
+    caches = (each for each in all_below(dataset) if tf_data.is_kept_in_memory(each))
+    below = all_below(*(each for cache in caches for each in tf_data.inputs_of(cache)))
+    return any(map(tf_data.seeds_of, below))
 
 
 def _one_pass(dataset: Any) -> bool:

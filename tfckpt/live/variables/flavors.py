@@ -167,3 +167,9 @@ def has_named_slots(optimizer: Any) -> bool:
 def is_v1(obj: Any) -> bool:
     """Whether it is an optimizer of ``tf.compat.v1.train``, which can train any variables."""
     return isinstance(obj, tf.compat.v1.train.Optimizer)
+
+
+def has_own_step(model: Any) -> bool:
+    """Whether a class of the user's defines a training step, which may make variables."""
+    flavor = flavor_of(model)
+    return flavor is not None and type(model).train_step is not flavor.model.train_step

@@ -121,6 +121,13 @@ class CommitRecord:
         position = self.training.get("fit")
         return isinstance(position, dict) and position.get("ended") is False
 
+    @property
+    def fit(self) -> int | None:
+        """The number of the ``fit`` that saved it, from 0; None for a loop of one's own."""
+        position = self.training.get("fit")
+        number = position.get("fit") if isinstance(position, dict) else None
+        return number if type(number) is int else None
+
     @functools.cached_property
     def time(self) -> float:
         """Unix time of the save."""

@@ -99,9 +99,12 @@ class Resumption:
         with self._prepared() as (prepared, workers):
             check(for_fit(prepared, self, fit), workers)
 
-    def restore_weights(self) -> None:
-        """Restore only the models' weights, of a later ``fit``, for the code before it."""
-        with self._prepared() as (prepared, workers):
+    def restore_weights(self, end: str | None) -> None:
+        """Restore only the models' weights, for the code between this ``fit`` and a later one.
+
+        ``end`` is the checkpoint at the end of this one; None if it is not kept.
+        """
+        with self._prepared(end) as (prepared, workers):
             carry_out(_weights_of(prepared), workers)
 
     def waits(self, fit: int) -> bool:
@@ -154,10 +157,11 @@ class Resumption:
             assign()
 
     @contextlib.contextmanager
-    def _prepared(self) -> Iterator[tuple[Prepared, Restoring]]:
+    def _prepared(self, place: str | None = None) -> Iterator[tuple[Prepared, Restoring]]:
+        choice = dataclasses.replace(self._choice, place=place or self._choice.place)
         with (
             Restoring(workers_among(self._objects)) as workers,
-            prepare([self._choice], self._objects, workers=workers) as prepared,
+            prepare([choice], self._objects, workers=workers) as prepared,
         ):
             yield prepared, workers
 
