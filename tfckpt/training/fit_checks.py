@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.core.inventory import Role
 from tfckpt.core.text import listed
-from tfckpt.live.private import tf_data, versions
-from tfckpt.live.private.either_keras import with_layers_below
+from tfckpt.live.private import fit, tf_data, versions
 from tfckpt.live.private.runtime import global_seed
-from tfckpt.live.private.tf_keras import draws_without_state
 from tfckpt.live.program_state import iterators
 from tfckpt.live.variables.flavors import flavor_of, has_own_step
 from tfckpt.planning import Status
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from tfckpt.training.state.position import Position
 
 _SHOWN = 3
+_DRAWS = re.compile("Random(?!Dataset).*|TruncatedNormal|ParameterizedTruncatedNormal|Multinomial")
 _ANEW = "start over with start_over=True"
 
 UNREAD = (
@@ -72,14 +72,19 @@ def about_calls(captured: Captured) -> Iterator[str]:
         )
 
 
-def about_model(model: Any) -> Iterator[str]:
-    """Layers whose random state cannot be saved."""
-    layers = [layer.name for layer in with_layers_below(model) if draws_without_state(layer)]
-    if layers:
+def about_step(function: Any) -> Iterator[str]:
+    """TensorFlow's operations that draw in a step that was traced."""
+    found: dict[str, str] = {}
+    for definition in fit.definitions_of(function):
+        for nodes in (definition.node, *(each.node_def for each in definition.library.function)):
+            found |= {node.name: node.op for node in nodes if _DRAWS.fullmatch(node.op)}
+    if found:
+        each = (f"{op} in {name.rpartition('/')[0] or name}" for name, op in sorted(found.items()))
+        shown = listed(list(each), _SHOWN)
         yield (
-            f"{listed(layers, _SHOWN)}: uses a random operation whose state cannot be "
-            "saved, so a resumed training is not exact; call "
-            "tf_keras.backend.experimental.enable_tf_random_generator() before creating the model"
+            f"not exact: a training step draws by {shown}, whose state TensorFlow cannot save, as "
+            "all of tf.random but its generators; draw with keras.random and a SeedGenerator of "
+            "the layer, or with a tf.random.Generator"
         )
 
 

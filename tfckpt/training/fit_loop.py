@@ -86,9 +86,7 @@ class Loop:
     ) -> None:
         """Training begins."""
         self._on_resumed, self._on_refused = on_resumed, on_refused
-        self._say_once(
-            *callback_state.inexact(self._others, self._named), *fit_checks.about_model(self._model)
-        )
+        self._say_once(*callback_state.inexact(self._others, self._named))
         self._before = Before(self._model, self._objects, self._extra)
         self._list.callbacks = [*self._others, self._callback]
         before_first_epoch(self._list, self._extra.begins)
@@ -268,7 +266,8 @@ class Loop:
         if self._checks_left:
             self._checks_left -= 1
             about_model = fit_checks.about_objects(self._model, self._objects)
-            self._say_once(*self._feed.warnings(), *about_model)
+            about_step = fit_checks.about_step(self._functions.train)
+            self._say_once(*self._feed.warnings(), *about_model, *about_step)
         try:
             self._logs = self._functions.train(iterator)
         except iterators.RAN_OUT:

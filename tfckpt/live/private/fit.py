@@ -10,6 +10,7 @@ Seen in Keras 3.1 to 3.15 and tf_keras 2.16 to 2.21.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -88,6 +89,21 @@ def train_function(model: Any) -> Any:
 
 def set_train_function(model: Any, function: Any) -> None:
     vars(model)["train_function"] = function  # past the model's tracking of attributes
+
+
+def definitions_of(function: Any) -> Iterator[Any]:
+    """The graphs of a train function, as far as it was traced; none of an eager one.
+
+    Keras 3 makes a function of Python that calls the traced one, which only its closure has.
+    """
+    waiting, seen = [function], set[int]()
+    while waiting:
+        each = waiting.pop()
+        if (graphs := getattr(each, "_list_all_concrete_functions", None)) is not None:
+            yield from (traced.graph.as_graph_def() for traced in graphs())
+        elif id(each) not in seen and _is_of_trainer(each):
+            seen.add(id(each))
+            waiting += inspect.getclosurevars(each).nonlocals.values()
 
 
 def not_called(model: Any) -> Exception:
@@ -183,6 +199,11 @@ def list_of(callback: Any) -> Any:
         if callback in getattr(owner, "callbacks", ()) and owner is not callback:
             return owner
     return None
+
+
+def _is_of_trainer(function: Any) -> bool:
+    of_keras = str(getattr(function, "__module__", "")).startswith(("keras.", "tensorflow."))
+    return inspect.isfunction(function) and of_keras
 
 
 def _is_of_keras(frame: FrameType) -> bool:

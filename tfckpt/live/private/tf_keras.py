@@ -80,12 +80,6 @@ def seed_state(generator: Any) -> Any:
     return getattr(getattr(generator, "_generator", None), "_state_var", None)
 
 
-def draws_without_state(layer: Any) -> bool:
-    """Whether a layer draws from operations whose state cannot be saved."""
-    generator = getattr(layer, "_random_generator", None)
-    return getattr(generator, "_rng_type", "") == "legacy_stateful"
-
-
 # Optimizers
 
 
