@@ -26,7 +26,7 @@ FLOORS: list[set[str]] = [
     {"policy"},
     {"stored/paths"},
     {"stored/bundles"},
-    {"stored/bundles/writing", "stored/keras_metadata"},
+    {"stored/keras_metadata"},
     {"stored/graphs"},
     {"stored/commits"},
     {"stored/formats"},

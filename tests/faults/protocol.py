@@ -20,7 +20,7 @@ from tfckpt.core.inventory import Entry, Inventory, Role
 from tfckpt.errors import CheckpointError, CheckpointNotFoundError, TfckptError
 from tfckpt.manager.directory import Directory
 from tfckpt.policy import Keep
-from tfckpt.stored.bundles.writing.write import BundleWriter
+from tfckpt.stored.bundles.write import BundleWriter
 from tfckpt.stored.commits import discovery, numbering, recovery
 from tfckpt.stored.commits.discovery import CheckpointKind
 from tfckpt.stored.commits.numbering import Ticket

@@ -13,9 +13,13 @@ from zoo.tensors import KEYS, assert_same, save, values
 
 from tfckpt.core.dtypes import dtype_name
 from tfckpt.stored.bundles.bundle import Bundle, index_path
-from tfckpt.stored.bundles.writing.parallel_write import BundleValue, Target, write_in_parallel
-from tfckpt.stored.bundles.writing.shard import ChunkSizes
-from tfckpt.stored.bundles.writing.write import BundleWriter, encode_index
+from tfckpt.stored.bundles.write import (
+    BundleValue,
+    BundleWriter,
+    Target,
+    encode_index,
+    write_in_parallel,
+)
 from tfckpt.stored.io.files import SCRATCH
 
 
@@ -90,7 +94,7 @@ def write_together(prefix: str, content: dict[str, Any], num_shards: int) -> lis
         for key, value in sorted(content.items())
     ]
     place = Target(prefix, range(num_shards), num_shards, SCRATCH)
-    written = write_in_parallel(given, lambda value: (value.held,), place, ChunkSizes(64, 128))
+    written = write_in_parallel(given, lambda value: (value.held,), place, 64)
     SCRATCH.write_atomic(index_path(prefix), encode_index(written.coded, num_shards))
     with Bundle.open(prefix, SCRATCH) as bundle:
         bundle.verify()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfckpt.stored.bundles.writing.finite import all_finite
+from tfckpt.stored.bundles.write import all_finite
 
 KINDS = {
     **{name: np.dtype(name) for name in ("float16", "float32", "float64", "complex64")},

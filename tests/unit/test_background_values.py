@@ -12,7 +12,6 @@ import tensorflow as tf
 import tfckpt
 from tfckpt.live import companion
 from tfckpt.live.saving import write_files
-from tfckpt.stored.bundles.writing.shard import ChunkSizes
 from tfckpt.stored.io.files import LocalOutput
 
 if TYPE_CHECKING:
@@ -172,7 +171,7 @@ class Slow:
 def test_saves_asked_for_faster_than_the_disk_takes_them(tmp_path, monkeypatch, files) -> None:
     slow = Slow(monkeypatch)
     monkeypatch.setattr(write_files, "files_for", lambda _: files)
-    monkeypatch.setattr(companion, "BACKGROUND", ChunkSizes(1 << 12, 1 << 14))
+    monkeypatch.setattr(companion, "BACKGROUND", 1 << 12)
     values = [tf.Variable(tf.fill((8000,), float(number))) for number in range(8)]
     checkpoint = tfckpt.Checkpoint(values=values)
     saved, steps = [], 0

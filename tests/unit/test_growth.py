@@ -13,7 +13,7 @@ from tfckpt.core.inventory import LIST, SEQUENCE, VARIABLE, Container, Entry, In
 from tfckpt.planning import Status, make_plan, render_text
 from tfckpt.policy import Policy
 from tfckpt.stored.bundles.bundle import Bundle
-from tfckpt.stored.bundles.writing.write import BundleWriter
+from tfckpt.stored.bundles.write import BundleWriter
 from tfckpt.stored.commits import record, record_file
 from tfckpt.stored.open import open_checkpoint
 from tfckpt.tools.differences import ValueChecksum, diff

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from zoo.command_line import run
 
-from tfckpt.stored.bundles.writing.write import BundleWriter
+from tfckpt.stored.bundles.write import BundleWriter
 from tfckpt.stored.commits import recovery
 from tfckpt.stored.io.files import LOCAL
 

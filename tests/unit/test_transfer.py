@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from tfckpt.errors import DamagedCheckpointError
-from tfckpt.stored.bundles import crc, parallel_read
+from tfckpt.stored.bundles import crc, read
 from tfckpt.stored.bundles.bundle import Bundle
-from tfckpt.stored.bundles.writing.write import BundleWriter
+from tfckpt.stored.bundles.write import BundleWriter
 from tfckpt.stored.inspection import verification
 from tfckpt.stored.io.files import SCRATCH, LocalFiles
 
@@ -28,9 +28,9 @@ SIZES = {"a": 3, "b": 2_000_003, "c": 5, "d": 0, "e": 400_000, "f": 70_000, "g":
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is large is large enough for pieces and threads, and small enough for a test."""
-    for name in ("CHUNK", "SMALL", "PIECE", "ALONE"):
-        monkeypatch.setattr(parallel_read, name, getattr(parallel_read, name) >> 8)
-    monkeypatch.setattr(parallel_read, "cores", lambda: 3)
+    for name in ("CHUNK", "SMALL", "ALONE"):
+        monkeypatch.setattr(read, name, getattr(read, name) >> 8)
+    monkeypatch.setattr(read, "cores", lambda: 3)
 
 
 @pytest.fixture
@@ -238,13 +238,6 @@ def test_a_fault_met_once_is_a_fault(prefix) -> None:
 
         (fault,) = verification.verify(prefix, Watched(fail)).faults
         assert "Input/output error" in fault.message
-
-
-@pytest.mark.parametrize("cut", [0, 1, 5, 4096, 70_001])
-def test_the_checksum_of_two_pieces_is_that_of_the_whole(cut) -> None:
-    data = np.random.default_rng(cut).integers(0, 256, 70_001, np.uint8).tobytes()
-    one, other = google_crc32c.value(data[:cut]), google_crc32c.value(data[cut:])
-    assert crc.combine(one, other, len(data) - cut) == google_crc32c.value(data)
 
 
 @pytest.mark.parametrize("cut", [0, 1, 5, 4096, 70_001])

@@ -31,7 +31,7 @@ from tfckpt.live.saving.save import (
 )
 from tfckpt.live.saving.snapshot import take
 from tfckpt.live.saving.write_files import by_tensorflow
-from tfckpt.stored.bundles.writing.shard import BACKGROUND
+from tfckpt.stored.bundles.write import BACKGROUND
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,7 +120,7 @@ class Companion:
 
         in_background = in_background and not snapshot.savers  # these write live objects directly
         if in_background:
-            save_options = dataclasses.replace(save_options, chunk_sizes=BACKGROUND)
+            save_options = dataclasses.replace(save_options, chunk=BACKGROUND)
 
         def commit() -> None:
             # Registered savers read live objects while they write.

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from tfckpt.live.io.remote_files import files_of
 from tfckpt.live.io.tf_paths import without_pattern
 from tfckpt.stored.bundles.bundle import Bundle
-from tfckpt.stored.bundles.writing.write import BundleWriter
+from tfckpt.stored.bundles.write import BundleWriter
 from tfckpt.stored.commits.recovery import parts
 from tfckpt.stored.graphs.keys import OBJECT_GRAPH, edges, object_graph
 from tfckpt.stored.io.files import LOCAL, SCRATCH, Files, join

@@ -5,7 +5,7 @@ the policy's ``max_memory`` says. What does not fit is read twice: :func:`limit`
 model of any size.
 
 A value that needs no change is read straight into the future memory of its variable, several in
-parallel (:mod:`tfckpt.stored.bundles.parallel_read`). Adapted and cast values, strings, slices and
+parallel (:mod:`tfckpt.stored.bundles.read`). Adapted and cast values, strings, slices and
 other formats are read one by one through the open checkpoint.
 """
 

@@ -27,7 +27,7 @@ from tfckpt.live.io.tf_errors import also
 from tfckpt.live.saving.coverage import recorded
 from tfckpt.live.saving.write_files import write_files
 from tfckpt.live.variables.variables import as_int
-from tfckpt.stored.bundles.writing.shard import FOREGROUND, ChunkSizes
+from tfckpt.stored.bundles.write import FOREGROUND
 from tfckpt.stored.commits import record
 from tfckpt.stored.commits.write_checkpoint import write_checkpoint
 from tfckpt.stored.io.files import LOCAL, Files, join
@@ -70,7 +70,7 @@ class SaveOptions:
     files: Files = LOCAL
     on_nonfinite: str = "warn"
     on_unsavable: str = "warn"
-    chunk_sizes: ChunkSizes = FOREGROUND
+    chunk: int = FOREGROUND
 
 
 @contextlib.contextmanager

@@ -22,13 +22,14 @@ from tfckpt.core.dtypes import DTYPES, ITEM_BYTES
 from tfckpt.live.io.local_copies import writable
 from tfckpt.live.variables.variables import array_of
 from tfckpt.stored.bundles.bundle import data_path, index_path
-from tfckpt.stored.bundles.writing.parallel_write import (
+from tfckpt.stored.bundles.write import (
     BundleValue,
     Target,
+    encode_index,
     files_for,
+    read_coded,
     write_in_parallel,
 )
-from tfckpt.stored.bundles.writing.write import encode_index, read_coded
 from tfckpt.stored.io.files import Files, join
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def write_files(
             data_path(prefix, shard, number) for number in (their_shards, target.num_shards)
         )
         files.rename(old, new)
-    written = write_in_parallel(values, _pieces, target, save_options.chunk_sizes)
+    written = write_in_parallel(values, _pieces, target, save_options.chunk)
     index = encode_index([*coded, *written.coded], target.num_shards)
     files.write_atomic(index_path(prefix), index)
     return frozenset([*nonfinite_keys, *written.nonfinite])

@@ -23,7 +23,7 @@ from tfckpt.live.private.either_keras import (
 )
 from tfckpt.live.private.parts import required
 from tfckpt.live.private.tensorflow import Trackable
-from tfckpt.stored.bundles.writing.shard import index_checksum
+from tfckpt.stored.bundles.write import index_checksum
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

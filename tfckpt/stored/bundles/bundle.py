@@ -26,9 +26,8 @@ from tfckpt.errors import (
     DamagedCheckpointError,
     UnsupportedCheckpointError,
 )
-from tfckpt.stored.bundles import values
 from tfckpt.stored.bundles.index import BundleEntry, Index, read_index, resolve, slice_key
-from tfckpt.stored.bundles.parallel_read import Request, transfer
+from tfckpt.stored.bundles.read import Request, read_strings, transfer, truncated
 from tfckpt.stored.bundles.table import FOOTER_BYTES, looks_like_table
 from tfckpt.stored.io.files import LOCAL, Files, Handle, reading
 from tfckpt.stored.paths.wrong_paths import LFS_HINT, LFS_POINTER, not_found
@@ -174,7 +173,7 @@ class Bundle:
             raise DamagedCheckpointError("is not a scalar string", path=self.prefix, name=key)
         handle, path = self._handle(key, entry)
         with reading(path):
-            (element,) = values.list_strings(handle, entry, path, key)
+            (element,) = read_strings(handle, entry, path, key)
         return element
 
     def read_raw(self, key: str) -> bytes:
@@ -184,7 +183,7 @@ class Bundle:
         with reading(path):
             data = handle.pread(entry.offset, entry.nbytes)
         if len(data) != entry.nbytes:
-            raise values.truncated(path, key)
+            raise truncated(path, key)
         return data
 
     def verify(self, keys: Iterable[str] | None = None) -> None:
@@ -238,12 +237,15 @@ class Bundle:
         return data_path(self.prefix, shard, self.index.num_shards)
 
     def _read_piece(self, key: str, entry: BundleEntry) -> np.ndarray:
+        import numpy as np
+
         handle, path = self._handle(key, entry)
         if entry.dtype == "string":
             with reading(path, key):
-                return values.read_strings(handle, entry, path, key)
-        import numpy as np
-
+                elements = read_strings(handle, entry, path, key)
+            strings = np.empty(len(elements), object)
+            strings[:] = elements
+            return strings.reshape(entry.shape)
         raw = np.empty(entry.nbytes, np.uint8)
         transfer([Request(handle, path, key, entry, raw)])
         return raw.view(numpy_dtype(entry.dtype)).reshape(entry.shape)

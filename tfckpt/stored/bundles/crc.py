@@ -1,8 +1,4 @@
-"""Computes CRC-32C checksums in parallel and combines them.
-
-A CRC is the remainder of the bytes, as a polynomial, modulo that of CRC-32C; each following byte
-multiplies it by x^8.
-"""
+"""Computes CRC-32C checksums without the interpreter's lock."""
 
 from __future__ import annotations
 
@@ -16,9 +12,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-_POLYNOMIAL = 0x82F63B78  # of CRC-32C; as always here, the highest bit is the lowest power
-_ONE = 1 << 31
-_X = 1 << 30
+_SHORT = 1 << 14
 
 
 def extend(crc: int, content: np.ndarray) -> int:
@@ -34,7 +28,7 @@ def extend(crc: int, content: np.ndarray) -> int:
     >>> google_crc32c.value(b"checkpoint")
     219101909
     """
-    function = _in_c()
+    function = _in_c() if content.nbytes >= _SHORT else None
     if function is None:
         return int(google_crc32c.extend(crc, content))
     return function(crc, content.ctypes.data, content.nbytes)
@@ -56,43 +50,3 @@ def _in_c() -> Callable[[int, int, int], int] | None:
     function.argtypes = [ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t]
     function.restype = ctypes.c_uint32
     return function
-
-
-def combine(first: int, second: int, length: int) -> int:
-    """The CRC-32C of two concatenated byte strings, from both checksums; ``length`` is the
-    second's.
-
-    >>> import google_crc32c
-    >>> whole, end = google_crc32c.value(b"checkpoint"), google_crc32c.value(b"point")
-    >>> combine(google_crc32c.value(b"check"), end, len(b"point")) == whole
-    True
-    """
-    return _product(first, _shift(length)) ^ second
-
-
-@lru_cache(64)
-def _shift(length: int) -> int:
-    """The power of x by which ``length`` bytes multiply."""
-    result, power, bits = _ONE, 0, 8 * length
-    while bits:
-        if bits & 1:
-            result = _product(result, _square(power))
-        power += 1
-        bits >>= 1
-    return result
-
-
-@lru_cache(None)
-def _square(times: int) -> int:
-    """x, squared ``times`` times."""
-    return _product(root := _square(times - 1), root) if times else _X
-
-
-def _product(one: int, other: int) -> int:
-    result = 0
-    while one:
-        if one & _ONE:
-            result ^= other
-        one = (one << 1) & 0xFFFFFFFF
-        other = (other >> 1) ^ (_POLYNOMIAL if other & 1 else 0)
-    return result

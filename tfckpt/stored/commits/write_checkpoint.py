@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tfckpt.errors import CheckpointError, SaveError
 from tfckpt.stored.bundles.bundle import Bundle
-from tfckpt.stored.bundles.writing.write import BundleWriter, spread
+from tfckpt.stored.bundles.write import BundleWriter
 from tfckpt.stored.commits import record_file
 from tfckpt.stored.commits.recovery import recover
 from tfckpt.stored.commits.staging import staged
@@ -96,6 +96,23 @@ def write_values(
 
     with _failing_as_save(prefix):
         return write_checkpoint(absolute(prefix), write, describe, files, replace=False)
+
+
+def spread(sizes: Sequence[int], limit: int | None) -> list[int]:
+    """The data file number of each value: filled in order, up to ``limit`` bytes each.
+
+    A value is never split; one larger than ``limit`` has a data file of its own.
+
+    >>> spread([4, 4, 9, 1, 0], 8), spread([4, 4, 9], None)
+    ([0, 0, 1, 2, 2], [0, 0, 0])
+    """
+    shards, shard, filled = [], 0, 0
+    for size in sizes:
+        if limit is not None and filled and filled + size > limit:
+            shard, filled = shard + 1, 0
+        filled += size
+        shards.append(shard)
+    return shards
 
 
 def claim_name(prefix: str, files: Files) -> None:

@@ -1,0 +1,400 @@
+"""Writes data files and their index without TensorFlow, reading and checksumming each value once.
+
+A large value passes through in chunks: each is checked, checksummed and written while it is in the
+processor's cache, without a copy. Small values are gathered and written together, since a call for
+each would cost more than its bytes. The bytes are those that TensorFlow's ``BundleWriter`` writes
+for the same values in the same order.
+
+:class:`BundleWriter` takes one value at a time. :func:`write_in_parallel` writes the files of a
+save, one thread per file: two threads fill the disk cache faster than one, and one file is
+checksummed while another is copied. A value is released once its bytes are written, which frees
+values that training has replaced meanwhile. A failure or interrupt in one thread stops the others
+at their next write, and is raised when all have ended.
+
+Nothing here is atomic: files are written into a staging directory and moved into place by
+:mod:`tfckpt.stored.commits.staging`.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import struct
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import google_crc32c
+
+from tfckpt.core.dtypes import dtype_name
+from tfckpt.stored.bundles.bundle import data_path, index_path
+from tfckpt.stored.bundles.crc import extend
+from tfckpt.stored.bundles.index import BundleEntry, encode_entry, encode_header
+from tfckpt.stored.bundles.parallel import Parallel, cores
+from tfckpt.stored.bundles.read import packed
+from tfckpt.stored.bundles.table import build_table, mask, put_varint, read_table
+from tfckpt.stored.io.files import LOCAL, Files, content
+from tfckpt.stored.io.messages import BundleHeader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    import numpy as np
+    from typing_extensions import Self
+
+    from tfckpt.core.inventory import Shape
+
+ONE_FILE = 1 << 25  # splitting a smaller checkpoint costs more than it saves
+MOST_FILES = 4
+
+# Bytes that are checked, checksummed and written at once; values up to an eighth count as small.
+FOREGROUND = 1 << 20  # fits into the cache of one core
+BACKGROUND = 1 << 22  # beside other Python threads, each call waits to get the interpreter back
+
+# dtype → bytes of a float, and the lowest bit pattern of an infinity or a NaN.
+_LEAST = {
+    "float16": (2, 0x7C00),
+    "bfloat16": (2, 0x7F80),
+    "float32": (4, 0x7F80_0000),
+    "complex64": (4, 0x7F80_0000),
+    "float64": (8, 0x7FF0_0000_0000_0000),
+    "complex128": (8, 0x7FF0_0000_0000_0000),
+    "float8_e5m2": (1, 0x7C),
+    "float8_e4m3fn": (1, 0x7F),
+}
+_MINUS_ZERO = ("float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e4m3b11fnuz")
+
+
+def all_finite(block: np.ndarray, dtype: str) -> bool:
+    """Whether values of a dtype, as little-endian bytes, contain no infinity and no NaN.
+
+    Read as integers, the bits of infinities and NaNs are above those of all finite numbers of the
+    same sign: as signed integers for positive, as unsigned for negative numbers. Dtypes with a
+    single NaN and no infinity have the NaN at minus zero.
+
+    >>> import numpy as np
+    >>> values = np.array([-1.5, 3e38, -0.0], np.float32)
+    >>> all_finite(values.view("u1"), "float32")
+    True
+    >>> all_finite(np.append(values, -np.inf).astype(np.float32).view("u1"), "float32")
+    False
+    """
+    if dtype in _MINUS_ZERO:
+        return not bool((block == 0x80).any())
+    if not block.size or dtype not in _LEAST:
+        return True
+    size, least = _LEAST[dtype]
+    negative = least | 1 << 8 * size - 1
+    return bool(block.view(f"<i{size}").max() < least and block.view(f"<u{size}").max() < negative)
+
+
+class Shard:
+    """One data file.
+
+    Attributes:
+        coded: encoded key and index entry of each value written so far.
+        nonfinite: keys of checked values that are not finite.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        number: int,
+        files: Files = LOCAL,
+        chunk: int = FOREGROUND,
+        go_on: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.coded: list[tuple[bytes, bytes]] = []
+        self.nonfinite: list[str] = []
+        self._number = number
+        self._chunk = chunk
+        self._go_on = go_on
+        self._size = 0
+        self._gathered: list[bytes] = []
+        self._gathered_bytes = 0
+        self._output = files.create(path)
+
+    def reserve(self, nbytes: int) -> None:
+        """Announce that at least ``nbytes`` will follow."""
+        self._output.reserve(nbytes)
+
+    def add(
+        self,
+        key: str,
+        dtype: str,
+        shape: Shape,
+        pieces: Iterable[np.ndarray],
+        *,
+        look: bool = False,
+    ) -> None:
+        """Write a value that is available in pieces; an object array holds a string value."""
+        start, crc, finite = self._size, 0, True
+        for piece in pieces:
+            if dtype == "string":
+                crc = self._strings(piece)
+                continue
+            # copies only an array that is not contiguous
+            flat = _little_endian(piece).reshape(-1).view("u1")
+            for first in range(0, flat.nbytes, self._chunk):
+                part = flat[first : first + self._chunk]
+                finite = finite and not (look and not all_finite(part, dtype))
+                if part.nbytes <= self._chunk >> 3:
+                    data = part.tobytes()
+                    crc = google_crc32c.extend(crc, data)
+                    self._gather(data)
+                else:
+                    self._flush()
+                    crc = extend(crc, part)
+                    self._write(part.data)
+        if not finite:
+            self.nonfinite.append(key)
+        entry = BundleEntry(dtype, shape, self._number, start, self._size - start, mask(crc))
+        self.coded.append((key.encode(), encode_entry(entry)))
+
+    def add_raw(self, key: str, entry: BundleEntry, data: bytes) -> None:
+        """Write the stored bytes of a value, with the checksum from another index."""
+        moved = entry._replace(shard=self._number, offset=self._size)
+        self.coded.append((key.encode(), encode_entry(moved)))
+        self._gather(data)
+
+    def finish(self) -> None:
+        """Sync and close the file."""
+        self._flush()
+        self._output.sync()
+        self._output.close()
+
+    def close(self) -> None:
+        self._output.close()
+
+    def _strings(self, array: np.ndarray) -> int:
+        """Write lengths, their checksum, then the bytes (``WriteStringTensor`` of TensorFlow)."""
+        elements: list[bytes] = array.ravel().tolist()
+        lengths = [len(element) for element in elements]
+        self._gather(b"".join(map(put_varint, lengths)))
+        checksum, crc = _of_lengths(lengths)
+        self._gather(checksum)
+        for element in elements:
+            crc = google_crc32c.extend(crc, element)
+            self._gather(element)
+        return crc
+
+    def _gather(self, data: bytes) -> None:
+        """Queue bytes to be written together with others."""
+        self._gathered.append(data)
+        self._gathered_bytes += len(data)
+        self._size += len(data)
+        if self._gathered_bytes >= self._chunk:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._gathered:
+            joined = memoryview(b"".join(self._gathered))
+            self._size -= len(joined)
+            self._gathered, self._gathered_bytes = [], 0
+            self._write(joined)
+
+    def _write(self, data: memoryview) -> None:
+        self._go_on()
+        self._output.write(data)
+        self._size += data.nbytes
+
+
+def index_checksum(array: np.ndarray) -> int:
+    """The checksum that an index has for a value.
+
+    >>> import numpy as np
+    >>> index_checksum(np.zeros(1, "float32")) == mask(google_crc32c.value(bytes(4)))
+    True
+    """
+    if not array.dtype.hasobject:
+        return mask(google_crc32c.value(_little_endian(array).tobytes()))
+    elements: list[bytes] = array.ravel().tolist()
+    _, crc = _of_lengths([len(element) for element in elements])
+    return mask(google_crc32c.extend(crc, b"".join(elements)) if elements else 0)
+
+
+def _of_lengths(lengths: Sequence[int]) -> tuple[bytes, int]:
+    """The stored checksum of string lengths, and the CRC-32C of lengths and checksum."""
+    crc: int = google_crc32c.value(packed(lengths))
+    checksum = struct.pack("<I", mask(crc))
+    return checksum, google_crc32c.extend(crc, checksum)
+
+
+def _little_endian(array: np.ndarray) -> np.ndarray:
+    order = array.dtype.byteorder
+    if order == ">" or (order == "=" and sys.byteorder == "big"):
+        array = array.astype(array.dtype.newbyteorder("<"))
+    return array
+
+
+def encode_index(coded: Iterable[tuple[bytes, bytes]], num_shards: int) -> bytes:
+    """The content of an index file, from encoded keys and entries in any order."""
+    return build_table([(b"", encode_header(num_shards)), *sorted(coded)])
+
+
+def read_coded(prefix: str, files: Files = LOCAL) -> tuple[int, list[tuple[bytes, bytes]]]:
+    """The number of data files of a checkpoint, and its encoded index entries."""
+    path = index_path(prefix)
+    (_, header), *coded = read_table(content(path, files), path)
+    return BundleHeader.FromString(header).num_shards, coded
+
+
+class BundleWriter:
+    """Writes the files of a checkpoint, one value at a time; a context manager.
+
+    >>> import numpy as np, tempfile
+    >>> from tfckpt.stored.bundles.bundle import Bundle
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     with BundleWriter(f"{directory}/ckpt-1") as writer:
+    ...         writer.add("v", np.arange(3, dtype=np.float32))
+    ...         writer.finish()
+    ...     with Bundle.open(f"{directory}/ckpt-1") as bundle:
+    ...         bundle.read("v")
+    array([0., 1., 2.], dtype=float32)
+    """
+
+    def __init__(
+        self, prefix: str, num_shards: int = 1, files: Files = LOCAL, *, data: str = ""
+    ) -> None:
+        self._prefix = prefix
+        self._files = files
+        self._shards: list[Shard] = []
+        try:
+            for number in range(num_shards):
+                path = data_path(data or prefix, number, num_shards)
+                self._shards.append(Shard(path, number, files))
+        except BaseException:
+            self.close()
+            raise
+
+    def add(self, key: str, array: np.ndarray, shard: int = 0) -> None:
+        """Write a value under a new key."""
+        self._shards[shard].add(key, dtype_name(array.dtype), array.shape, (array,))
+
+    def add_raw(self, key: str, entry: BundleEntry, data: bytes, shard: int = 0) -> None:
+        """Write the stored bytes of a value, with its entry in another index."""
+        self._shards[shard].add_raw(key, entry, data)
+
+    def finish(self) -> None:
+        """Write the index; on return everything is on disk."""
+        for shard in self._shards:
+            shard.finish()
+        coded = [each for shard in self._shards for each in shard.coded]
+        self._files.write_atomic(index_path(self._prefix), encode_index(coded, len(self._shards)))
+
+    def close(self) -> None:
+        for shard in self._shards:
+            shard.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class BundleValue(NamedTuple):
+    """A value to write.
+
+    Attributes:
+        key: in the checkpoint.
+        dtype: TensorFlow's name of the dtype.
+        shape: of the value.
+        nbytes: its size, by which it is assigned to a data file.
+        look: whether to check that it is finite.
+        held: the source of its bytes.
+    """
+
+    key: str
+    dtype: str
+    shape: Shape
+    nbytes: int
+    look: bool
+    held: Any
+
+
+class Target(NamedTuple):
+    """The data files to write.
+
+    Attributes:
+        prefix: of the checkpoint.
+        shards: the numbers of the files.
+        num_shards: the total number, including files that others write.
+        files: the file system.
+    """
+
+    prefix: str
+    shards: range
+    num_shards: int
+    files: Files
+
+
+class Written(NamedTuple):
+    """The result of writing.
+
+    Attributes:
+        coded: encoded key and index entry of each value.
+        nonfinite: keys of checked values that are not finite.
+    """
+
+    coded: list[tuple[bytes, bytes]]
+    nonfinite: list[str]
+
+
+def files_for(nbytes: int) -> int:
+    """The number of data files for a checkpoint of ``nbytes``.
+
+    >>> files_for(1 << 20)
+    1
+    """
+    return 1 if nbytes < ONE_FILE else min(MOST_FILES, cores())
+
+
+def write_in_parallel(
+    values: list[BundleValue],
+    read: Callable[[BundleValue], Iterable[np.ndarray]],
+    target: Target,
+    chunk: int = FOREGROUND,
+) -> Written:
+    """Write data files, of about the same size; on return they are on disk."""
+    count = len(target.shards)
+    sizes, chosen = [0] * count, [0] * len(values)
+    for at in sorted(range(len(values)), key=lambda at: -values[at].nbytes) if count > 1 else ():
+        chosen[at] = least = sizes.index(min(sizes))
+        sizes[least] += values[at].nbytes
+    parts: list[collections.deque[BundleValue]] = [collections.deque() for _ in target.shards]
+    for value, number in zip(values, chosen, strict=True):
+        parts[number].append(value)
+    values.clear()
+    parallel = Parallel()
+    opened: list[Shard] = []
+    with contextlib.ExitStack() as stack:
+        for number in target.shards:
+            path = data_path(target.prefix, number, target.num_shards)
+            opened.append(Shard(path, number, target.files, chunk, parallel.go_on))
+            stack.callback(opened[-1].close)
+        for part in parts:  # what is not written must not stay alive
+            stack.callback(part.clear)
+        fills = [partial(_fill, *each, read) for each in zip(opened, parts, strict=True)]
+        parallel.run(fills, count)
+    return Written(
+        [each for shard in opened for each in shard.coded],
+        [key for shard in opened for key in shard.nonfinite],
+    )
+
+
+def _fill(
+    shard: Shard,
+    values: collections.deque[BundleValue],
+    read: Callable[[BundleValue], Iterable[np.ndarray]],
+) -> None:
+    shard.reserve(sum(value.nbytes for value in values))
+    while values:
+        _add(shard, values.popleft(), read)
+    shard.finish()
+
+
+def _add(
+    shard: Shard, value: BundleValue, read: Callable[[BundleValue], Iterable[np.ndarray]]
+) -> None:
+    shard.add(value.key, value.dtype, value.shape, read(value), look=value.look)
