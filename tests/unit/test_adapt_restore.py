@@ -156,17 +156,10 @@ def calls() -> Any:
 OURS = {"how": "function", "model": "net/b", "name": "test: ours"}
 
 
-@pytest.fixture
-def no_undo(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is assigned can not be put back."""
-    monkeypatch.setattr(apply, "UNDO_BYTES", 0)
-
-
 def _fails(_: Any) -> Any:
     raise KeyError("a mistake")
 
 
-@pytest.mark.usefixtures("no_undo")
 @pytest.mark.parametrize(
     ("function", "text"),
     [
@@ -177,14 +170,16 @@ def _fails(_: Any) -> Any:
         (lambda b: [[1], [2, 3]], "failed"),
     ],
 )
+@pytest.mark.parametrize("verify", ["none", "checksums"])
 def test_a_function_that_fails_changes_nothing(
-    function: Any, text: str, calls: Any, tmp_path: Path
+    function: Any, text: str, verify: str, calls: Any, tmp_path: Path, monkeypatch: Any
 ) -> None:
+    monkeypatch.setattr(apply, "AT_A_TIME", 0)
     path = Two([1.0], [2.0, 3.0]).write(tmp_path)
     net = Two([0.0], [0.0, 0.0, 0.0])
     calls(function)
     with pytest.raises(tfckpt.RestoreError, match=text):
-        tfckpt.restore(config(path, [OURS]), net=net)
+        tfckpt.restore(path, net=net, adapt=[OURS], verify=verify)
     assert net.state() == [[0.0], [0.0, 0.0, 0.0]]
 
 
@@ -215,7 +210,6 @@ def test_a_name_is_registered_once(calls: Any) -> None:
         tfckpt.register_adaptation("test: ours")(len)
 
 
-@pytest.mark.usefixtures("no_undo")
 def test_an_initializer_that_fails_changes_nothing(tmp_path: Path) -> None:
     path = Two([1.0], [2.0, 3.0]).write(tmp_path)
     net = Two([0.0], [0.0, 0.0, 0.0])
@@ -225,7 +219,6 @@ def test_an_initializer_that_fails_changes_nothing(tmp_path: Path) -> None:
     assert net.state() == [[0.0], [0.0, 0.0, 0.0]]
 
 
-@pytest.mark.usefixtures("no_undo")
 @pytest.mark.parametrize(
     ("rule", "stored", "policy"),
     [
@@ -243,7 +236,6 @@ def test_a_value_that_a_type_cannot_hold_changes_nothing(
     assert net.state() == [[0.0], [0.0]]
 
 
-@pytest.mark.usefixtures("no_undo")
 def test_damage_of_any_joined_part_changes_nothing(tmp_path: Path) -> None:
     saved, net = tf.Module(), tf.Module()
     saved.a, saved.b, saved.c = (tf.Variable([x]) for x in (1.0, 2.0, 3.0))

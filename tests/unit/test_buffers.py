@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import tfckpt
-from tfckpt.live.restoring import buffers, incoming
+from tfckpt.live.restoring import apply
 from tfckpt.stored.bundles.index import BundleEntry
 from tfckpt.stored.io.files import LocalHandle
 
@@ -20,15 +20,11 @@ DTYPES = [
 ]
 
 
-@pytest.fixture(params=["tensor", "array", "few at a time"])
+@pytest.fixture(params=["tensor", "array"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Small values go through an array, and most tests have only such."""
     if request.param != "array":
-        monkeypatch.setattr(buffers, "COPIED", 0)
-    if request.param == "few at a time":
-        monkeypatch.setattr(incoming, "KEPT_BYTES", 0)
-        monkeypatch.setattr(incoming, "available_memory", lambda: 0)
-        monkeypatch.setattr(incoming, "BATCH_BYTES", 0)
+        monkeypatch.setattr(apply, "COPIED", 0)
     return str(request.param)
 
 
@@ -97,6 +93,16 @@ def test_a_restored_variable_is_not_copied_whenever_it_is_read(tmp_path) -> None
 
 
 @pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("at_a_time", [0, 100])
+def test_every_dtype_is_restored_a_few_at_a_time(tmp_path, monkeypatch, at_a_time) -> None:
+    monkeypatch.setattr(apply, "AT_A_TIME", at_a_time)
+    saved, restored = values(1), values(2)
+    path = tf.train.Checkpoint(**saved).write(str(tmp_path / "ckpt"))
+    tfckpt.restore(path, **restored, verify="none")
+    assert content(restored) == content(saved)
+
+
+@pytest.mark.usefixtures("way")
 def test_old_values_are_put_back(tmp_path) -> None:
     saved, restored = values(1), values(2)
     path = tf.train.Checkpoint(**saved).write(str(tmp_path / "ckpt"))
@@ -128,8 +134,8 @@ def test_a_side_may_be_longer_than_int32_counts(shape, unknown, tmp_path) -> Non
 def test_there_is_memory_for_a_side_longer_than_int32_counts() -> None:
     """Nothing is written to it: memory that is only asked for costs nothing."""
     entry = BundleEntry("int8", (2**31,), shard=0, offset=0, nbytes=2**31, crc32c=0)
-    found = buffers.empty(entry, plain=True)
-    assert np.asarray(found.value).shape == (2**31,)
+    value, _ = apply.memory(entry, plain=True)
+    assert value.shape == (2**31,)
 
 
 def test_a_part_is_restored_by_reading_that_part(tmp_path, monkeypatch) -> None:

@@ -289,13 +289,12 @@ def test_what_would_be_another_directory_than_was_meant_is_an_error(
     assert problem.line == 3
 
 
-def test_a_variable_may_name_a_policy_and_a_size_but_no_word(tmp_path: Path) -> None:
-    policies = {"a": {"max_memory": "${SIZE}"}, "b": {}}
+def test_a_variable_may_name_a_policy_but_no_word(tmp_path: Path) -> None:
+    policies = {"a": {}, "b": {}}
     restore = {"path": "zoo", "policy": "${POLICY:-b}"}
-    config = load_config({"version": 1, "restore": restore, "policies": policies}, {"SIZE": "2KiB"})
+    config = load_config({"version": 1, "restore": restore, "policies": policies}, {})
     assert config.restore is not None
     assert config.policy_of(config.restore.first_of[0]).name == "b"
-    assert config.policies["a"].max_memory == 2048
     path = write(tmp_path, "version: 1\npolicies: {a: {api: '${API}'}}\n")
     (problem,) = refused(path, {"API": "read"}).problems
     assert (problem.line, problem.column) == (2, 21)
@@ -416,6 +415,10 @@ def test_the_hint_is_what_to_write(source: dict[str, Any], hint: str) -> None:
 
 
 def test_a_key_that_went_says_what_to_write() -> None:
+    restore = {"path": "ckpt", "policy": {"max_memory": "1GiB"}}
+    said = str(refused({"version": 1, "restore": restore}))
+    assert "max_memory: unknown key" in said
+    assert "`verify: none` holds a few at a time" in said
     config = {"version": 1, "manager": {"directory": "a", "save": {"on_exception": True}}}
     said = str(refused(config))
     assert "manager.save.on_exception: unknown key" in said

@@ -373,24 +373,3 @@ def test_a_config_finds_the_policy_of_each_source() -> None:
     assert config.restore is not None
     found = [config.policy_of(source) for source in config.restore.first_of]
     assert found == [Policy(name="resume", assert_="consumed"), Policy(api="read"), STRICT]
-
-
-@pytest.mark.parametrize(
-    ("written", "nbytes"),
-    [
-        (1024, 1024),
-        ("512B", 512),
-        ("2GiB", 2 << 30),
-        ("1.5 MiB", 3 << 19),
-        ("2GB", 2_000_000_000),
-        ("1TiB", 1 << 40),
-    ],
-)
-def test_a_size_is_a_number_of_bytes(written: object, nbytes: int) -> None:
-    assert Policy.model_validate({"max_memory": written}).max_memory == nbytes
-
-
-@pytest.mark.parametrize("written", ["3 kB", "2G", "5 iB", "-1GiB", 0, "0B", 1.5, "much"])
-def test_what_is_not_a_size_is_refused(written: object) -> None:
-    with pytest.raises(PolicyError, match="max_memory"):
-        Policy(max_memory=written)

@@ -86,11 +86,12 @@ def _restore(
         deferred = DeferredObjects(prepared, objects, options, companion.live)
         waiting = bool(deferred) or no_values_at_all(prepared)
         prepared = permitted(prepared, may_come=waiting)
-        keep_all = may_fail_an_assertion(prepared.plan)
         to_come = optimizers_to_come(prepared)
-        undo = carry_out(prepared, workers, keep_all=keep_all)
+        undo = carry_out(prepared, workers)
         with _assigned_by_tensorflow(undo, prepared.stored.prefix):
             later = deferred.bind(prepared, companion.saver)
+        if not may_fail_an_assertion(prepared.plan):
+            undo.forget()
         forget = companion.comes_from(prepared)
         choice, digest = Choice(prepared.stored.prefix, policy), prepared.stored.values.digest
         restore_optimizer = partial(
@@ -101,7 +102,7 @@ def _restore(
         log_other_keyword(prepared, companion.logged)
         created = (lambda: created_since(prepared.live, companion.live())) if plain else None
         return LoadStatus(
-            prepared.report(read_twice=undo.read_twice),
+            prepared.report(),
             undo,
             forget,
             later=later,
@@ -134,7 +135,7 @@ def _restore_optimizer(
     ):
         if prepared.stored.values.digest != digest:
             raise RestoreError(f"{choice.place} was overwritten after the restore")
-        undo = carry_out(prepared, workers, keep_all=may_fail_an_assertion(prepared.plan))
+        undo = carry_out(prepared, workers)
         report = prepared.report()
     restored = {step.source for step in prepared.plan.assignments}
     deferred.add(undo, restored)
@@ -156,7 +157,7 @@ def _plain(
     prepared.stored.values.verify([*(e.key for e in by_tensorflow if e.nbytes), OBJECT_GRAPH])
     steps = [s for s in assignments if is_variable(live[s.name]) and is_tensor(s)]
     path = readable(prepared.stored.prefix, without=[s.stored.key for s in steps if s.stored])
-    undo = carry_out(prepared, workers, keep_all=True, objects=False)
+    undo = carry_out(prepared, workers, objects=False)
     restored = [step.name for step in steps]
     others = live.keys() - set(restored)
     undo.watch(v for name, v in live.items() if name in others and is_variable(v))

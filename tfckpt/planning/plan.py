@@ -16,7 +16,7 @@ import dataclasses
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.core.text import preformatted, size
+from tfckpt.core.text import preformatted
 from tfckpt.errors import RefusedError
 from tfckpt.planning.checks.step import ASSIGNED, Severity, Status
 from tfckpt.planning.left_out import warned_of
@@ -212,9 +212,6 @@ class RestoreReport:
         replaced: hyperparameters that had another value in the code: the code's value, and the
             checkpoint's, which they now have.
         nothing: why nothing was restored, if so.
-        read_twice: bytes that were read once to check and once more to assign, since there was not
-            memory enough to hold all new values at once; 0 if everything was read once.
-
     """
 
     plan: Plan
@@ -226,7 +223,6 @@ class RestoreReport:
     absent: tuple[str, ...] = ()
     replaced: Mapping[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
     nothing: str = "no checkpoint yet: training starts from the initial values"
-    read_twice: int = 0
 
     @property
     def restored(self) -> bool:
@@ -272,7 +268,6 @@ class RestoreReport:
                 {"name": name, "code": old, "checkpoint": new}
                 for name, (old, new) in self.replaced.items()
             ],
-            "read_twice": self.read_twice,
         }
 
     def __str__(self) -> str:
@@ -293,8 +288,4 @@ class RestoreReport:
 
     def _above(self) -> list[str]:
         lines = [f"passed over: {reason}" for reason in self.rejected]
-        if self.read_twice:
-            lines.append(
-                f"{size(self.read_twice)} were read twice, for want of memory to hold them"
-            )
         return [*lines, self.replacements] if self.replaced else lines

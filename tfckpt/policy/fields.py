@@ -26,7 +26,6 @@ from pydantic import (
     StringConstraints,
     ValidationError,
     ValidationInfo,
-    WithJsonSchema,
     field_validator,
 )
 from pydantic_core import PydanticCustomError
@@ -234,25 +233,10 @@ def _file_name(value: str) -> str:
     return value
 
 
-def _bytes(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    if (found := _SIZE.fullmatch(value)) is None:
-        raise fault(
-            f"{value!r} is not a size", hint="write a number of bytes, or one with a unit: 2GiB"
-        )
-    number, unit = found.groups(default="")
-    return round(float(number) * (1024 if "i" in unit else 1000) ** " KMGT".index(unit[:1] or " "))
-
-
-_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([KMGT]i?)?B")
-_SIZES = [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": f"^{_SIZE.pattern}$"}]
-
 Listed = BeforeValidator(_listed)
 Once = AfterValidator(_once)
 Expanded = BeforeValidator(_expand)
 Count = Annotated[int, Field(gt=0)]
-Size = Annotated[Count, BeforeValidator(_bytes), Expanded, WithJsonSchema({"anyOf": _SIZES})]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Name = Annotated[str, StringConstraints(min_length=1)]
 Text = Annotated[Name, Expanded]

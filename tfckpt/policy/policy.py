@@ -37,7 +37,6 @@ from tfckpt.policy.fields import (
     PathText,
     Selectors,
     SelectorText,
-    Size,
     fault,
     one_or_listed,
     unpaired,
@@ -204,9 +203,7 @@ class Policy(Model):
     ema: Literal["prefer", "only", "ignore"] = "ignore"
     """Load moving averages of weights: where there is one (prefer), always (only), or never."""
     verify: Literal["none", "checksums", "values"] = "checksums"
-    """Check nothing, checksums before assigning, or also the variables' values afterwards."""
-    max_memory: Size | None = None
-    """Bytes of new values to hold at once, e.g. 2GiB; by default half of the available memory."""
+    """Assign values as they are read, once all checksums hold, or also compare them afterwards."""
     build: dict[str, Inputs] | None = None
     """Input shapes and dtypes of Keras models or layers that are not built yet, by keyword."""
     training_state: Annotated[tuple[TrainingState, ...], Once, Listed] = get_args(TrainingState)
@@ -247,7 +244,7 @@ class Policy(Model):
         >>> Policy(name="a", match="name").digest == Policy(match=["name"], lock="a.json").digest
         True
         """
-        others = {"name", "lock", "max_memory"}
+        others = {"name", "lock"}
         keys = self.model_dump(mode="json", by_alias=True, exclude=others, exclude_defaults=True)
         return hashlib.sha256(json.dumps(keys, sort_keys=True).encode()).hexdigest()
 

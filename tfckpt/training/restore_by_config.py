@@ -91,8 +91,8 @@ def _restore(
         if fit is not None and resumption is not None and resumption.waits(fit):
             check(for_fit(prepared, resumption, fit), workers)
             return Restoration(prepared.report(chosen.rejected), None, resumption)
-        twice = carry_out(prepared, workers).read_twice
-        report = prepared.report(chosen.rejected, read_twice=twice)
+        carry_out(prepared, workers)
+        report = prepared.report(chosen.rejected)
         return Restoration(report, prepared, resumption)
 
 

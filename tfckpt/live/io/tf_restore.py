@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import re
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
+from absl import logging
 
 from tfckpt.errors import RestoreError
 from tfckpt.live.io.local_copies import readable_part
@@ -56,7 +56,14 @@ def _what_puts_back(obj: Any) -> Callable[[], object]:
         state = serialize(obj)
     except Exception:  # a user's class may raise anything
         return lambda: None
-    return partial(restore_serialized, obj, state)
+
+    def put_back() -> None:
+        try:
+            restore_serialized(obj, state)
+        except Exception as error:
+            logging.warning("an object other than a variable was not put back: %s", error)
+
+    return put_back
 
 
 def not_taken(prefix: str, error: Exception) -> RestoreError:

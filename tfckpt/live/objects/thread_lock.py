@@ -1,6 +1,6 @@
-"""What may not interrupt the naming, reading and assigning of live values: threads, Ctrl-C.
+"""Keeps threads from naming, reading and assigning live values at the same time.
 
-Threads wait for a lock. Two checkpoints may share objects, which is only known once they are named.
+Two checkpoints may share objects, which is only known once they are named.
 So there is one lock for all objects of the process: a restore holds it from the first look to the
 last assignment, a save until it has read the values. Files are written without it. The counters and
 the number of one checkpoint are protected by :class:`Background`.
@@ -13,11 +13,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import threading
 from typing import TYPE_CHECKING, Any
-
-from absl import logging
 
 from tfckpt.errors import TfckptError
 
@@ -70,32 +67,3 @@ def assigning() -> Iterator[None]:
             yield
         finally:
             _objects.assigning = before
-
-
-@contextlib.contextmanager
-def interrupt_waits() -> Iterator[None]:
-    """Raise KeyboardInterrupt after the body; a second Ctrl-C raises it at once.
-
-    Only in the main thread, and only if Python's own handler is installed for SIGINT.
-    """
-    if (
-        threading.current_thread() is not threading.main_thread()
-        or signal.getsignal(signal.SIGINT) is not signal.default_int_handler
-    ):
-        yield
-        return
-    came = False
-
-    def wait(*_: Any) -> None:
-        nonlocal came
-        came = True
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        logging.warning("interrupted: the restore ends first; press Ctrl-C again to stop at once")
-
-    signal.signal(signal.SIGINT, wait)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    if came:
-        raise KeyboardInterrupt

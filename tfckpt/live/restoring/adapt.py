@@ -26,7 +26,7 @@ from tfckpt.policy.adapt_fill import KINDS, Pad, Vocabulary
 from tfckpt.stored.io.word_list import read_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from tfckpt.planning import Step
     from tfckpt.planning.adaptation.change import Change
@@ -57,28 +57,6 @@ def _initializer_names(policy: Policy) -> Iterator[str]:
             yield rule.value
         elif isinstance(rule, Vocabulary):
             yield rule.missing
-
-
-def unrepeatable(step: Step) -> bool:
-    """Whether a registered function or an initializer computes it, which may fail or differ."""
-    return any(
-        change.how == "function" or _drawn(options)
-        for change in step.changes
-        for options in change.options
-    )
-
-
-def _drawn(options: Mapping[str, Any]) -> bool:
-    fill = options.get("fill")
-    return isinstance(fill, str) and fill not in _WORDS
-
-
-def may_fail(step: Step) -> bool:
-    """Whether the dtype of the variable may not be able to hold its value."""
-    if not step.changes or step.live is None:
-        return False
-    casts = step.changes[-1].after[0].dtype != step.live.dtype
-    return casts or unrepeatable(step) or any(change.how == "cast" for change in step.changes)
 
 
 def adapted(step: Step, values: Sequence[Any], variable: Any) -> Any:

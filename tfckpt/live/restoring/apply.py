@@ -1,19 +1,15 @@
 """Applies a plan, all of it or none of it: the only module that assigns restored values.
 
-Every needed value is read and checked before the first assignment. The memory for that is bounded:
-values are kept up to ``kept_bytes``, the small ones first; the others are checked in small pieces
-and read again, a few at a time, before they are assigned. Between the check and the first
-assignment TensorFlow restores what is not a variable.
+Every value is read, checked, and cast or adapted before the first one is assigned. Large values are
+read into memory that their variables take over, so a restore holds the values once beside the
+model's: the new ones until they are assigned, the old ones from then on. Any error, and Ctrl-C,
+puts the old ones back. With ``verify: none`` values are read and assigned a few at a time, and no
+old one is kept.
 
-The old value of a variable is kept by reference, which costs memory only once the variable has a
-new one. The first ``UNDO_BYTES`` are always kept, the rest only if the caller may still need it for
-an assertion; then all new values are kept too, which costs the same, and nothing is read twice.
-Without them a rollback can be incomplete only if a device fails between two reads of the same
-bytes, or if Ctrl-C is pressed twice; the error then says so.
-
-Values that need no change are read straight into a buffer that the variable takes over
-(:mod:`tfckpt.live.restoring.buffers`). Adapted and cast values, strings, slices, other formats and
-variables with their own ``assign`` are assigned through ``assign``.
+TensorFlow has no call that writes to a tensor, so a NumPy array over an empty one is filled; that
+both share memory is tried once for each dtype. Assigning the tensor makes its buffer the
+variable's. While somebody else holds the buffer, TensorFlow copies it before an in-place update
+(tensorflow/core/kernels/training_op_helpers.h), so training is never visible through it.
 """
 
 from __future__ import annotations
@@ -21,31 +17,38 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import dataclasses
+import itertools
+import operator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from tfckpt.core.dtypes import numpy_dtype
 from tfckpt.errors import RestoreError
 from tfckpt.live.distribution.agreement import ALONE
 from tfckpt.live.io import tf_restore
-from tfckpt.live.objects.thread_lock import assigning, interrupt_waits
-from tfckpt.live.restoring import buffers
-from tfckpt.live.restoring.incoming import Incoming, cast_for, kept_bytes
+from tfckpt.live.objects.thread_lock import assigning
+from tfckpt.live.private.tensorflow import ResourceVariable
+from tfckpt.live.restoring.adapt import adapted, cast_value
 from tfckpt.live.variables.distributed import parts, pieces
-from tfckpt.live.variables.variables import array_of, raw
+from tfckpt.live.variables.variables import array_of, on_host, raw
+from tfckpt.planning import Status
+from tfckpt.stored.bundles.bundle import OPAQUE, Bundle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from tfckpt.live.distribution.agreement import Restoring
-    from tfckpt.live.restoring.incoming import Direct
     from tfckpt.planning import Plan, Step
+    from tfckpt.stored.bundles.index import BundleEntry
     from tfckpt.stored.open import StoredCheckpoint
 
-UNDO_BYTES = 64 << 20
-TRIM_BYTES = 32 << 20
+COPIED = 256 << 10  # bytes; up to here a copy is cheaper than an empty tensor
+AT_A_TIME = 32 << 20  # bytes that are read before they are assigned, with `verify: none`
+_ASSIGN = ResourceVariable.assign
 _REFUSALS = (ValueError, TypeError, tf.errors.OpError)
 
 
@@ -58,69 +61,35 @@ class _Kept:
     new: tf.Tensor | None = None
 
 
-@dataclasses.dataclass
 class Undo:
-    """Old values of variables, and the new ones that replaced them."""
+    """The old values of variables, by reference, and the new ones that replaced them."""
 
-    keep_all: bool = False
-    complete: bool = True
-    read_twice: int = 0
-    follow: Callable[[], None] = lambda: None
-    _kept: list[_Kept] = dataclasses.field(default_factory=list)
-    _bytes: int = 0
-    _freed: int = 0
+    def __init__(self, follow: Callable[[], None] = lambda: None, *, keeps: bool = True) -> None:
+        """``follow`` is called when values were put back."""
+        self._follow = follow
+        self._keeps = keeps
+        self._kept: list[_Kept] = []
+        self.complete = True
 
     def assign(self, variable: Any, value: Any) -> None:
-        """Assign a value through the variable's own method, and keep the old one."""
+        """Assign a value, and keep the old one; a tensor is taken over."""
         for part, piece in pieces(raw(variable), value):
-            self._assign(part, piece)
-
-    def _assign(self, inner: Any, value: Any) -> None:
-        nbytes = inner.dtype.size * (inner.shape.num_elements() or 0)
-        if self._keeps(nbytes):
-            kept = _Kept(inner, inner.read_value())
-            self._kept.append(kept)
-            inner.assign(value)
-            kept.new = inner.read_value()
-        else:
-            inner.assign(value)
-            self.freed(nbytes)
-
-    def assign_plain(self, inner: Any, value: Any, nbytes: int, *, copied: bool) -> None:
-        """Let a plain variable take over a buffer, or copy it; and keep the old value."""
-        assign = buffers.copy_plain if copied else buffers.assign_plain
-        if self._keeps(nbytes):
-            kept = _Kept(inner, buffers.read_plain(inner))
-            self._kept.append(kept)
-            kept.new = assign(inner, value)
-        else:
-            assign(inner, value)
-            self.freed(0 if copied else nbytes)
-
-    def _keeps(self, nbytes: int) -> bool:
-        self._bytes += nbytes
-        if self.keep_all or self._bytes <= UNDO_BYTES:
-            return True
-        self.complete = False
-        return False
-
-    def freed(self, nbytes: int) -> None:
-        """Return freed memory to the system from time to time.
-
-        glibc keeps it in holes too small for new values: 600 MiB of them, measured on 768 MiB in
-        values of 16 MiB. Other C libraries have no malloc_trim(3).
-        """
-        self._freed += nbytes
-        if self._freed >= TRIM_BYTES:
-            self._freed = 0
-            trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-            if trim is not None:
-                trim(0)
+            kept = _Kept(part, _value_of(part) if self._keeps else None)
+            if self._keeps:
+                self._kept.append(kept)
+            else:
+                self.complete = False
+            if isinstance(value, tf.Tensor):
+                tf.raw_ops.AssignVariableOp(resource=part.handle, value=value)
+                kept.new = value
+            else:
+                part.assign(piece)
+                kept.new = part.read_value() if self._keeps else None
 
     def watch(self, variables: Iterable[Any]) -> None:
         """Keep the old values of variables that other code is about to assign."""
         inner = [part for variable in variables for part in parts(raw(variable))]
-        self._kept += [_Kept(part, part.read_value()) for part in inner]
+        self._kept += [_Kept(part, _value_of(part)) for part in inner]
 
     def resolve(self) -> None:
         """Note the new values of watched variables, once they are assigned."""
@@ -139,24 +108,37 @@ class Undo:
         )
         if changed:
             self.forget()
-            return False
-        self.roll_back()
+        else:
+            self.roll_back()
         return self.complete
 
     def roll_back(self) -> None:
-        """Put every kept value back."""
-        for kept in reversed(self._kept):
-            if _same(kept.variable.read_value(), kept.old):
-                continue
+        """Put every kept value back; Ctrl-C does not end it."""
+        while self._kept:
+            kept = self._kept[-1]
             try:
-                kept.variable.assign(kept.old)
+                if not _same(kept.variable.read_value(), kept.old):
+                    kept.variable.assign(kept.old)
+            except KeyboardInterrupt:
+                continue
             except Exception:  # go on with the others
                 self.complete = False
-        self.follow()
-        self.forget()
+            self._kept.pop()
+        self._follow()
 
     def forget(self) -> None:
+        """Let go of the old values."""
         self._kept.clear()
+        self.complete = False
+
+
+def _value_of(variable: Any) -> tf.Tensor:
+    """The value of a variable: on a CPU its memory, else a copy in the memory of the host."""
+    if type(variable) is ResourceVariable:
+        value = tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype)
+    else:
+        value = variable.read_value()
+    return value if value.device.endswith("CPU:0") else on_host(value)
 
 
 def _same(item: tf.Tensor, other: tf.Tensor) -> bool:
@@ -178,8 +160,6 @@ def apply(
     variables: Mapping[str, Any],
     *,
     verify: str = "checksums",
-    keep_all: bool = False,
-    max_memory: int | None = None,
     resets: Mapping[str, Any] | None = None,
     objects: Mapping[str, Mapping[str, Any]] | None = None,
     follow: Callable[[], None] = lambda: None,
@@ -187,34 +167,46 @@ def apply(
 ) -> Undo:
     """Assign the values of a plan without errors."""
     steps = _read(plan)
-    undo = Undo(keep_all=keep_all or verify == "none", follow=follow)
-    values = Incoming(plan.source, stored, variables, keep=verify == "values")
-    direct = values.direct(steps)
-    others = [step for step in steps if step.name not in direct]
-    sizes = [item.entry.nbytes for item in direct.values()]
-    values.keep(direct.values(), None if undo.keep_all else kept_bytes(sizes, max_memory))
-    undo.read_twice = sum(item.entry.nbytes for item in direct.values() if item.buffer is None)
-    values.read(steps if verify != "none" else [item.step for item in direct.values()], direct)
-    values.check(others)
-    workers.ready()
-    if objects:
-        _restore_objects(objects)
-    with assigning(), interrupt_waits(), _roll_back_on_error(undo, plan.source):
-        for item, buffer in values.in_turn(direct.values()):
-            _assign_direct(undo, item, buffer)
-        for step in others:
-            _assign(undo, step.name, variables[step.name], values.take(step))
+    undo = Undo(follow, keeps=verify != "none")
+    batches = [steps]
+    if verify == "none":  # what may be refused comes first
+        changed = [bool(step.changes) or step.status is Status.CAST for step in steps]
+        plain = itertools.compress(steps, map(operator.not_, changed))
+        batches = [[*itertools.compress(steps, changed)], *_in_batches(plain)]
+    values = (_values(batch, plan.source, stored, variables) for batch in batches)
+    first = next(values, {})
+    workers.ready()  # from here on, no value is refused
+    others = [obj for of in (objects or {}).values() for obj in of.values()]
+    with (
+        assigning(),
+        tf_restore.put_back_on_failure(others),
+        _rolled_back_on_error(undo, plan.source),
+    ):
+        _restore_objects(objects or {})
+        for new in itertools.chain([first], values):
+            for name in list(new):
+                value = new[name] if verify == "values" else new.pop(name)
+                _assign(undo, name, variables[name], value)
+                del value
+            if verify == "none":
+                _return_memory()
         for name, value in (resets or {}).items():
-            _assign(undo, name, variables[name], value.numpy())
-        undo.follow()
-        if verify == "values":
-            for item, buffer in values.in_turn(direct.values()):
-                _compare(item.step.name, item.variable, array_of(buffer.value))
-                undo.freed(item.entry.nbytes)
-            for step in others:
-                _compare(step.name, raw(variables[step.name]), values.take(step))
+            _assign(undo, name, variables[name], cast_for(name, variables[name], value.numpy()))
+        follow()
+        for name, value in first.items():  # with `verify: values`; else none is left
+            _compare(name, raw(variables[name]), value)
         workers.done()
     return undo
+
+
+def _return_memory() -> None:
+    """Return freed memory to the system.
+
+    glibc keeps it in holes too small for new values. Other C libraries have no malloc_trim(3).
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def check_values(
@@ -224,11 +216,8 @@ def check_values(
     workers: Restoring = ALONE,
 ) -> None:
     """The checks of :func:`apply`; changes nothing."""
-    steps = _read(plan)
-    values = Incoming(plan.source, stored, variables, keep=False)
-    direct = values.direct(steps)
-    values.read(steps, {})
-    values.check([step for step in steps if step.name not in direct])
+    for batch in _in_batches(_read(plan)):
+        _values(batch, plan.source, stored, variables)
     workers.ready()
     workers.done()
 
@@ -238,8 +227,120 @@ def _read(plan: Plan) -> list[Step]:
     return [step for step in plan.assignments if all(e.shape is not None for e in step.reads)]
 
 
+def _in_batches(steps: Iterable[Step]) -> Iterator[list[Step]]:
+    """Batches of at most ``AT_A_TIME`` bytes, with at least one value each."""
+    batch: list[Step] = []
+    nbytes = 0
+    for step in steps:
+        nbytes += step.entry.nbytes
+        if batch and nbytes > AT_A_TIME:
+            yield batch
+            batch, nbytes = [], step.entry.nbytes
+        batch.append(step)
+    if batch:
+        yield batch
+
+
+def _values(
+    steps: Sequence[Step],
+    source: str,
+    stored: Mapping[str, StoredCheckpoint],
+    variables: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The checked values that steps assign, by name: tensors to take over, and arrays."""
+    found: dict[str, Any] = dict.fromkeys(step.name for step in steps)
+    wanted: dict[str, list[tuple[str, np.ndarray]]] = {}
+    bundles = {n: each.values for n, each in stored.items() if isinstance(each.values, Bundle)}
+    small: list[tuple[str, Any]] = []
+    try:
+        for step in steps:
+            variable, bundle = raw(variables[step.name]), bundles.get(step.origin or source)
+            if bundle is None or (entry := _unchanged(step, bundle, variable)) is None:
+                continue
+            plain = is_plain(variable, entry.dtype)
+            found[step.name], content = memory(entry, plain=plain)
+            if plain and isinstance(found[step.name], np.ndarray):
+                small.append((step.name, variable.dtype))
+            keys = wanted.setdefault(step.origin or source, [])
+            keys.append((step.reads[0].key, content))
+        for name, keys in wanted.items():
+            bundles[name].fetch(keys)
+        for name, dtype in small:
+            found[name] = tf.constant(found[name], dtype)
+        for step in steps:
+            if found[step.name] is None:
+                variable, values = variables[step.name], stored[step.origin or source].values
+                read = [values.read(entry.key) for entry in step.reads]
+                found[step.name] = cast_for(step.name, variable, adapted(step, read, variable))
+    except (MemoryError, tf.errors.ResourceExhaustedError) as error:
+        raise RestoreError(
+            f"{source}: there is not enough memory for the new values beside the old ones",
+            hint="`verify: none` in a policy holds a few values at a time, and puts none back if "
+            "reading fails",
+        ) from error
+    return found
+
+
+def _unchanged(step: Step, bundle: Bundle, variable: Any) -> BundleEntry | None:
+    """The index's entry of a value that is assigned as it is stored."""
+    if step.changes or step.stored is None:
+        return None
+    entry = bundle.entries.get(step.stored.key)
+    if entry is None or entry.slices or entry.dtype in ("string", *OPAQUE):
+        return None
+    same = is_plain(variable, entry.dtype) or variable.dtype.base_dtype.name == entry.dtype
+    return entry if same else None
+
+
+def is_plain(variable: Any, dtype: str) -> bool:
+    """Whether one TensorFlow operation assigns a value of that dtype to a tf.Variable."""
+    return (
+        type(variable) is ResourceVariable
+        and ResourceVariable.assign is _ASSIGN  # not patched
+        and tf.executing_eagerly()
+        and variable.dtype is _dtype(dtype)
+        and variable.shape.is_fully_defined()
+        and _shares_memory(dtype)
+    )
+
+
+def memory(entry: BundleEntry, *, plain: bool) -> tuple[Any, np.ndarray]:
+    """A tensor for a large value that a plain variable takes over, else an array; and its bytes."""
+    # A scalar has no array over it; the operation takes dimensions as int32.
+    if plain and entry.shape and entry.nbytes > COPIED and max(entry.shape) < 1 << 31:
+        return _empty_tensor(entry.shape, entry.dtype)
+    content = np.empty(entry.nbytes, np.uint8)
+    return np.ndarray(entry.shape, _numpy_dtype(entry.dtype), content), content
+
+
+_dtype = lru_cache(64)(tf.as_dtype)
+_numpy_dtype = lru_cache(64)(numpy_dtype)
+
+
+def _empty_tensor(shape: Sequence[int], dtype: str) -> tuple[tf.Tensor, np.ndarray]:
+    with tf.device("CPU:0"):
+        tensor = tf.raw_ops.Empty(shape=tf.constant(shape, tf.int32), dtype=_dtype(dtype))
+    return tensor, tensor.__array__().reshape(-1).view(np.uint8)
+
+
+@lru_cache(64)
+def _shares_memory(dtype: str) -> bool:
+    """Whether bytes written through the array appear in an empty tensor of that dtype."""
+    try:
+        tensor, content = _empty_tensor((3, 2), dtype)
+        content[:] = np.arange(content.size) % 2  # valid bytes for bool, too
+        return bool(tensor.numpy().tobytes() == content.tobytes())
+    except (tf.errors.OpError, AttributeError, TypeError, ValueError):
+        return False
+
+
+def cast_for(name: str, variable: Any, value: Any) -> Any:
+    """A value in the dtype of a variable."""
+    return cast_value(name, value, raw(variable).dtype.base_dtype.as_numpy_dtype)
+
+
 @contextlib.contextmanager
-def _roll_back_on_error(undo: Undo, source: str) -> Iterator[None]:
+def _rolled_back_on_error(undo: Undo, source: str) -> Iterator[None]:
     """Put old values back if the body raises."""
     try:
         yield
@@ -252,40 +353,23 @@ def _roll_back_on_error(undo: Undo, source: str) -> Iterator[None]:
         if not isinstance(error, Exception):
             logging.error("%s: the restore was interrupted; %s\n  %s", source, state, hint)
             raise
-        message = f"the files changed or failed after they were checked; {state}: {error}"
-        raise RestoreError(f"{source}: {message}", hint=hint) from error
+        raise RestoreError(f"{source}: {state}: {error}", hint=hint) from error
 
 
 def _restore_objects(objects: Mapping[str, Mapping[str, Any]]) -> None:
     prefix = ""
     try:
-        with tf_restore.put_back_on_failure(obj for of in objects.values() for obj in of.values()):
-            for prefix, found in objects.items():
-                tf_restore.restore_objects(prefix, found)
+        for prefix, found in objects.items():
+            tf_restore.restore_objects(prefix, found)
     except (AssertionError, ValueError, TypeError, NotImplementedError, tf.errors.OpError) as error:
         raise tf_restore.not_taken(prefix, error) from error
 
 
 def _assign(undo: Undo, name: str, variable: Any, value: Any) -> None:
-    value = cast_for(name, variable, value)
     try:
         undo.assign(variable, value)
     except _REFUSALS as error:
-        raise _refused(name, error) from error
-
-
-def _assign_direct(undo: Undo, item: Direct, buffer: buffers.Buffer) -> None:
-    try:
-        if item.plain:
-            undo.assign_plain(item.variable, buffer.value, item.entry.nbytes, copied=item.copied)
-        else:
-            undo.assign(item.variable, buffer.value)
-    except _REFUSALS as error:
-        raise _refused(item.step.name, error) from error
-
-
-def _refused(name: str, error: Exception) -> RestoreError:
-    return RestoreError(f"{name}: the variable rejected the value: {error}")
+        raise RestoreError(f"{name}: the variable rejected the value: {error}") from error
 
 
 def _compare(name: str, variable: Any, expected: Any) -> None:

@@ -101,7 +101,7 @@ class Prepared:
         averaged = isinstance(first.stored.values, AveragedValues)
         return None if others or averaged else first.stored.prefix
 
-    def report(self, rejected: tuple[str, ...] = (), *, read_twice: int = 0) -> RestoreReport:
+    def report(self, rejected: tuple[str, ...] = ()) -> RestoreReport:
         """The report, once the plan was carried out."""
         record = self.stored.record if len(self.parts) == 1 else None
         return RestoreReport(
@@ -112,7 +112,6 @@ class Prepared:
             dict(record.metrics) if record else {},
             rejected,
             replaced=replaced(self.settings, self.live.variables),
-            read_twice=read_twice,
         )
 
 
@@ -276,7 +275,6 @@ def carry_out(
     prepared: Prepared,
     workers: Restoring = ALONE,
     *,
-    keep_all: bool = False,
     objects: bool = True,
 ) -> Undo:
     """Apply a plan, all of it or none of it."""
@@ -287,14 +285,11 @@ def carry_out(
             if step.stored is not None and step.stored.shape is None:
                 prefix = stored[step.origin or plan.source].prefix
                 others.setdefault(prefix, {})[step.stored.key] = live.variables[step.name]
-        limits = [part.policy.max_memory for part in prepared.parts]
         undo = apply(
             plan,
             stored,
             live.variables,
             verify=max((part.policy.verify for part in prepared.parts), key=_VERIFY_LEVELS.index),
-            keep_all=keep_all,
-            max_memory=min(filter(None, limits), default=None),
             resets=resets,
             objects=others,
             follow=partial(derive_again, live.deriving, live.models.values()),

@@ -115,9 +115,9 @@ class Resumption:
         """Assign all variables, including those created since ``fit`` began; and :meth:`arrays`."""
         with self._prepared() as (whole, workers):
             prepared = _some(whole, lambda step: step.name not in self._kept)
-            twice = carry_out(prepared, workers).read_twice
+            carry_out(prepared, workers)
             self._check_loss()
-            report = prepared.report(self._rejected, read_twice=twice)
+            report = prepared.report(self._rejected)
             plan = dataclasses.replace(report.plan, training=self.words, training_state=self._state)
             report = dataclasses.replace(report, plan=plan)
             return Restoration(report, prepared, self), self._arrays(prepared)
