@@ -37,7 +37,18 @@ there.assign(tf.zeros_like(there))
 tf.train.Checkpoint(there=there, small=small).read(path).assert_existing_objects_matched()
 np.testing.assert_array_equal(there, expected)
 assert int(small) == 7
-print("done")
+
+there.assign(tf.zeros_like(there))
+status = tfckpt.Checkpoint(there=there, small=small, more=tf.Variable(1)).read(path)
+np.testing.assert_array_equal(there, expected)
+assert there.device.endswith("CPU:1")
+kept = {one.old.device[-5:] for one in status._undo._kept}
+assert kept == {"CPU:0"}, kept
+try:
+    status.assert_existing_objects_matched()
+except AssertionError:
+    assert not there.numpy().any()
+    print("done")
 """
 
 

@@ -248,8 +248,12 @@ class Tree:
         optimizer = getattr(model, "optimizer", None)
         if isinstance(optimizer, flavor.optimizers):
             self.attach(node, "optimizer", optimizer)
-        # A model's own `metrics` may leave out some that it holds.
-        for metric in (*model.metrics, *either_keras.metrics_of(model)):
+        try:
+            own = model.metrics
+        except AttributeError:  # the property names what `compile` makes
+            own = []
+        # It may leave out some that the model holds.
+        for metric in (*own, *either_keras.metrics_of(model)):
             # Keras 3 hides the compiled metrics behind one CompileMetrics.
             for each in getattr(metric, "metrics", None) or (metric,):
                 self._metric(each, node)
