@@ -47,7 +47,6 @@ FLOORS: list[set[str]] = [
     {"live/building"},
     {"live/restoring"},
     {"live/saving"},
-    {"live/deferred"},
     {"live"},
     {"manager"},
     {"training/state"},

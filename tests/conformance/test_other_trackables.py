@@ -160,12 +160,9 @@ def test_a_v1_optimizer_that_took_no_step_is_not_passed_over(tmp_path) -> None:
     path = tfckpt.Checkpoint(model=model, optimizer=optimizer).save(tmp_path / "ckpt")
     other, fresh = net(), OPTIMIZERS["adam"]()
     checkpoint = tfckpt.Checkpoint(model=other, optimizer=fresh)
-    # TensorFlow makes the slots as it restores them; the rest comes with the first step.
-    with pytest.raises(tfckpt.StatusAssertionError, match=r"wait for.*\n  optimizer/beta1_power"):
+    with pytest.raises(tfckpt.StatusAssertionError, match="optimizer/beta1_power"):
         checkpoint.restore(path).assert_consumed()
-    expected = slots(model, optimizer)
-    for key, value in slots(other, fresh).items():
-        np.testing.assert_array_equal(value, expected[key], str(key))
+    assert slots(other, fresh) == {}
     step(other, fresh, -2.0)
     checkpoint.restore(path).assert_consumed()
     assert values(fresh) == values(optimizer)

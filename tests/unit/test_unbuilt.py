@@ -94,7 +94,8 @@ def test_under_another_keyword_it_is_not_left_random(flavour, net, saved, way, h
     with pytest.raises(tfckpt.NotBuiltError) as error:
         getattr(tfckpt.Checkpoint(**objects), how)(saved)
     message = str(error.value)
-    assert f"{LATE} 4 values that may belong to it, the first is 'net/body/bias'" in message
+    assert "no variables yet, but the checkpoint has" in message
+    assert "4 values that may belong to it, the first is 'net/body/bias'" in message
     assert "once on a batch before restoring" in message
     if "step" in objects:
         assert int(objects["step"]) == 0
@@ -378,3 +379,17 @@ def test_what_a_layer_only_copied_needs_none(flavour, tmp_path, kind, stateful) 
         tfckpt.restore(path, other, policy=error.suggestion or by_position)
     for one, two in zip(model.trainable_variables, other.trainable_variables, strict=True):
         np.testing.assert_array_equal(two.numpy(), one.numpy())
+
+
+def test_all_that_lack_variables_are_in_one_message(net, built, flavour, tmp_path) -> None:
+    optimizer = flavour.optimizers.Adam()
+    optimizer.build(built.trainable_variables)
+    saved = {"first": built, "second": built, "optimizer": optimizer}
+    path = tf.train.Checkpoint(**saved).save(str(tmp_path / "ckpt"))
+    with pytest.raises(tfckpt.NotBuiltError) as error:
+        tfckpt.Checkpoint(first=net(), second=net(), optimizer=flavour.optimizers.Adam()).read(path)
+    lines = str(error.value).splitlines()
+    assert lines[0] == "3 objects have no variables yet, but the checkpoint has values:"
+    assert [line.split()[0] for line in lines[1:4]] == ["first", "second", "optimizer"]
+    assert lines[4].strip().startswith("call the model once on a batch before restoring: model(")
+    assert lines[5].strip().startswith("call optimizer.build(model.trainable_variables)")

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tfckpt.core.inventory import Inventory
-    from tfckpt.live.deferred.status import LoadStatus
     from tfckpt.live.objects.collect import Live
     from tfckpt.live.restoring.restore import Prepared
-    from tfckpt.planning import Plan, RestoreReport
+    from tfckpt.live.status import LoadStatus
+    from tfckpt.planning import Plan
     from tfckpt.planning.suggested import Suggestion
 
 _WITHOUT_COUNTER = Policy(name="strict", api="read")
@@ -121,13 +121,6 @@ def _suggested(plan: Plan) -> Suggestion | None:
     return plan.suggest(policy=_WITHOUT_COUNTER) if plan.suggest is not None else None
 
 
-def log_replaced(report: RestoreReport, call: PolicyCall) -> None:
-    """Log the hyperparameters set in code that a restore has replaced."""
-    if report.replaced:
-        keeps = call.by(_KEEPS_SETTINGS)
-        logging.warning("%s: %s: %s", report.path, report.replacements, keeps)
-
-
 def log_restore(status: LoadStatus, call: PolicyCall, logged: set[str], *, returned: bool) -> None:
     """Log what a restore replaced and what it left out.
 
@@ -135,7 +128,9 @@ def log_restore(status: LoadStatus, call: PolicyCall, logged: set[str], *, retur
     gets the status and can assert on it.
     """
     report = status.report
-    log_replaced(report, call)
+    if report.replaced:
+        keeps = call.by(_KEEPS_SETTINGS)
+        logging.warning("%s: %s: %s", report.path, report.replacements, keeps)
     waiting = status.waiting
     if left := weights_left_out(report.plan, waiting):
         found = _suggested(report.plan)
@@ -144,27 +139,27 @@ def log_restore(status: LoadStatus, call: PolicyCall, logged: set[str], *, retur
             f". To restore more: {call.by(policy)}. To fail when a value is missing: "
             "`checkpoint.restore(…).assert_existing_objects_matched()`"
         )
-        _log_once(logged, report.path, left, advice)
+        log_once(logged, report.path, left, advice)
     elif (left := layers_in_part(report.plan, waiting)) or (left := slots_by_number(report.plan)):
-        _log_once(logged, report.path, left)
+        log_once(logged, report.path, left)
     elif not returned and (text := missing(report.plan)):
-        _log_once(logged, report.path, text)
+        log_once(logged, report.path, text)
 
 
-def log_other_keyword(prepared: Prepared, logged: set[str]) -> None:
-    """Log once that the only model was saved under another keyword."""
+def other_keyword(prepared: Prepared) -> str:
+    """What to say where the only model was saved under another keyword."""
     saved, live = (_lone_model(side) for side in (prepared.stored.inventory, prepared.live))
-    if saved and live and saved != live:
-        text = (
-            f"the model was saved as `{saved}=` and restored as `{live}=`, since it is the only "
-            "model in the checkpoint and among the objects given; TensorFlow restores nothing here"
-        )
-        _log_once(logged, prepared.stored.prefix, text)
+    if not saved or not live or saved == live:
+        return ""
+    return (
+        f"the model was saved as `{saved}=` and restored as `{live}=`, since it is the only model "
+        "in the checkpoint and among the objects given; TensorFlow restores nothing here"
+    )
 
 
-def _log_once(logged: set[str], path: str, text: str, advice: str = "") -> None:
+def log_once(logged: set[str], path: str, text: str, advice: str = "") -> None:
     """Log a text unless it was logged before: an evaluation restores hundreds of checkpoints."""
-    if text not in logged:
+    if text and text not in logged:
         logged.add(text)
         logging.warning("%s: %s%s", path, text, advice)
 

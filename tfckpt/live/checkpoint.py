@@ -182,8 +182,8 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             check_attribute(name, value)
         super().__setattr__(name, value)
         companion = self.__dict__.get("_tfckpt_companion")
-        if companion is not None and companion.deferred is not None and self._root is None:
-            companion.deferred.take(name, getattr(self, name))
+        if companion is not None and companion.late is not None and self._root is None:
+            companion.late.take(name, getattr(self, name))
 
     @property
     def _tfckpt(self) -> Companion:

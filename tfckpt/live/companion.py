@@ -36,8 +36,8 @@ from tfckpt.stored.bundles.write import BACKGROUND
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfckpt.live.deferred.later_objects import DeferredObjects
     from tfckpt.live.distribution.workers import Workers
+    from tfckpt.live.late import Late
     from tfckpt.live.objects.collect import Live
     from tfckpt.live.restoring.restore import Prepared
     from tfckpt.live.saving.save import RecordMetadata, SaveOptions
@@ -52,7 +52,7 @@ class Companion:
         self.background = Background()
         self.lineage = Lineage()
         self.logged: set[str] = set()
-        self.deferred: DeferredObjects | None = None
+        self.late: Late | None = None
 
     @property
     def saver(self) -> Any:

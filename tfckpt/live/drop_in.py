@@ -8,32 +8,32 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tfckpt.errors import CheckpointNotFoundError, RestoreError
+from tfckpt.errors import CheckpointNotFoundError
 from tfckpt.live.advice import (
     PolicyCall,
     adding_advice,
-    log_other_keyword,
-    log_replaced,
+    log_once,
     log_restore,
+    other_keyword,
 )
-from tfckpt.live.deferred.later_objects import DeferredObjects
-from tfckpt.live.deferred.may_come import (
-    created_since,
-    is_tensor,
-    may_come,
-    no_values_at_all,
-    nothing_left,
-    restore_rest,
-)
-from tfckpt.live.deferred.optimizer_state import hold_optimizers, optimizers_to_come
-from tfckpt.live.deferred.status import LoadStatus, may_fail_an_assertion
 from tfckpt.live.distribution.agreement import Restoring
 from tfckpt.live.io.local_copies import readable
 from tfckpt.live.io.tf_errors import also
 from tfckpt.live.io.tf_restore import not_taken
+from tfckpt.live.late import (
+    Late,
+    created_since,
+    is_tensor,
+    may_come,
+    no_values_at_all,
+    not_there_yet,
+    nothing_left,
+    restore_rest,
+)
 from tfckpt.live.objects.thread_lock import assigning
 from tfckpt.live.restoring.restore import Choice, carry_out, permitted, prepare
 from tfckpt.live.saving.save import synchronous
+from tfckpt.live.status import LoadStatus, may_fail_an_assertion
 from tfckpt.live.variables.variables import is_variable
 from tfckpt.stored.graphs.keys import OBJECT_GRAPH
 
@@ -83,64 +83,26 @@ def _restore(
         plain = prepared.stored.graph and not prepared.live.keras_roots
         if plain and not nothing_left(prepared):
             return _plain(companion, prepared, options, workers)
-        deferred = DeferredObjects(prepared, objects, options, companion.live)
-        waiting = bool(deferred) or no_values_at_all(prepared)
+        late = Late(prepared, objects, options, companion.live)
+        waiting = bool(late.objects) or no_values_at_all(prepared)
         prepared = permitted(prepared, may_come=waiting)
-        to_come = optimizers_to_come(prepared)
         undo = carry_out(prepared, workers)
         with _assigned_by_tensorflow(undo, prepared.stored.prefix):
-            later = deferred.bind(prepared, companion.saver)
+            later = late.read(prepared)
         if not may_fail_an_assertion(prepared.plan):
             undo.forget()
-        forget = companion.comes_from(prepared)
-        choice, digest = Choice(prepared.stored.prefix, policy), prepared.stored.values.digest
-        restore_optimizer = partial(
-            _restore_optimizer, companion, deferred, choice, digest, skip_slots=skip_slots
-        )
-        deferred.held = hold_optimizers(prepared, to_come, restore_optimizer)
-        companion.deferred = deferred
-        log_other_keyword(prepared, companion.logged)
+        companion.late = late
+        log_once(companion.logged, prepared.stored.prefix, other_keyword(prepared))
+        log_once(companion.logged, prepared.stored.prefix, not_there_yet(prepared, late))
         created = (lambda: created_since(prepared.live, companion.live())) if plain else None
         return LoadStatus(
             prepared.report(),
             undo,
-            forget,
+            companion.comes_from(prepared),
             later=later,
-            deferred=deferred,
+            late=late,
             created=created,
         )
-
-
-def _restore_optimizer(
-    companion: Companion,
-    deferred: DeferredObjects,
-    choice: Choice,
-    digest: str,
-    path: str,
-    *,
-    skip_slots: bool,
-) -> set[str] | None:
-    """Restore an optimizer that was created after the restore, from the same checkpoint.
-
-    Returns the names of the stored values; None if the restore was undone.
-    """
-    if deferred.stopped:
-        return None
-    objects, root = companion.objects()
-    include = {"include": (f"{path}/**",), "allow_empty": True}
-    choice = Choice(choice.place, choice.policy.model_copy(update=include))
-    with (
-        Restoring(companion.workers()) as workers,
-        prepare([choice], objects, root, skip_slots=skip_slots, workers=workers) as prepared,
-    ):
-        if prepared.stored.values.digest != digest:
-            raise RestoreError(f"{choice.place} was overwritten after the restore")
-        undo = carry_out(prepared, workers)
-        report = prepared.report()
-    restored = {step.source for step in prepared.plan.assignments}
-    deferred.add(undo, restored)
-    log_replaced(report, PolicyCall.of(prepared.stored.prefix, objects, root))
-    return restored
 
 
 def _plain(
@@ -167,7 +129,7 @@ def _plain(
         )
         workers.done()
     undo.resolve()
-    companion.deferred = None  # later values come from this checkpoint
+    companion.late = None  # later values come from this checkpoint
     forget = companion.comes_from(prepared)
     return LoadStatus(prepared.report(), undo, forget, later=later)
 

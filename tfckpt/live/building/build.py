@@ -15,7 +15,7 @@ from tfckpt.errors import NotBuiltError
 from tfckpt.live.objects.collect import is_model
 from tfckpt.live.private import tf_keras
 from tfckpt.live.private.either_keras import layers_below, with_layers_below
-from tfckpt.live.variables.flavors import flavor_of, has_named_slots, name_of
+from tfckpt.live.variables.flavors import flavor_of, has_named_slots, is_optimizer, name_of
 from tfckpt.live.variables.variables import raw
 from tfckpt.planning import Status
 from tfckpt.planning.checks.step import ASSIGNED
@@ -210,47 +210,66 @@ def waiting_slots(plan: Plan) -> dict[str, str]:
 
 
 def check_built(live: Live, plan: Plan) -> None:
-    """Refuse if the checkpoint has, or may have, values for an object without variables."""
+    """Refuse, in one message, objects without variables that the checkpoint may have values for."""
     left = _left_over(plan) if live.unbuilt or live.optimizers else []
     if not left:
         return
     tree = _NameTree(step.name for step in plan.assignments)
-    for path, layer in live.unbuilt.items():
-        model = live.models.get(path.partition("/")[0])
-        alone = not is_model(layer) and (model is None or model.built)
-        what = "layer" if alone else "model"
-        hint = (
-            f"call the {what} once on a batch before restoring: "
-            f"{what}(tf.zeros([1, ...])); or give its input spec under `build:` in the policy"
-        )
-        if hasattr(layer, "set_vocabulary"):
-            hint = "set its vocabulary before restoring: set_vocabulary(words, idf_weights)"
-        if hasattr(layer, "get_encoded_features"):
-            hint = "adapt it before restoring: feature_space.adapt(dataset)"
-        weights = [step for step in left if step.entry.role is not Role.SLOT]
-        described = f"{path} ({type(layer).__name__} {name_of(layer)!r})"
-        _refuse(described, path, weights, tree if _has_weights(layer, path) else None, hint)
-    for path, optimizer in live.optimizers.items():
-        if _is_built(optimizer, path, live):
+    weights = [step for step in left if step.entry.role is not Role.SLOT]
+    slots = [step for step in left if step.entry.role is Role.SLOT]
+    found: dict[str, tuple[str, str]] = {}
+    for path in sorted(live.unbuilt, key=lambda path: path.count("/")):
+        layer = live.unbuilt[path]
+        if any(path.startswith(f"{above}/") for above in found):
             continue
-        legacy = has_named_slots(optimizer)
-        how = "take a step" if legacy else "call optimizer.build(model.trainable_variables)"
-        hint = f"{how} before restoring; or pass the model it trains to the checkpoint, too"
-        slots = [step for step in left if step.entry.role is Role.SLOT]
-        _refuse(f"{path} ({type(optimizer).__name__})", path, slots, tree, hint)
+        theirs = _theirs(path, weights, tree if _has_weights(layer, path) else None)
+        if theirs:
+            model = live.models.get(path.partition("/")[0])
+            alone = not is_model(layer) and (model is None or model.built)
+            found[path] = theirs, _how_to_build(layer, "layer" if alone else "model")
+    for path, optimizer in live.optimizers.items():
+        if not _is_built(optimizer, path, live) and (theirs := _theirs(path, slots, tree)):
+            legacy = has_named_slots(optimizer)
+            how = "take a step" if legacy else "call optimizer.build(model.trainable_variables)"
+            hint = f"{how} before restoring; or pass the model it trains to the checkpoint, too"
+            found[path] = theirs, hint
+    objects = {**live.unbuilt, **live.optimizers}
+    named = {path: f"{path} ({_described(objects[path])})" for path in found}
+    if not found:
+        return
+    lacking = "no variables yet, but the checkpoint has"
+    lines = [f"{len(found)} objects have {lacking} values:"] if len(found) > 1 else []
+    colon = ":" if lines else f" has {lacking}"
+    lines += [f"{named[path]}{colon} {theirs}" for path, (theirs, _) in found.items()]
+    hints = dict.fromkeys(hint for _, hint in found.values())
+    raise NotBuiltError("\n  ".join(lines), hint="\n  ".join(hints))
 
 
-def _refuse(described: str, path: str, left: list[Step], tree: _NameTree | None, hint: str) -> None:
-    """Raise if unused stored values belong to the object at ``path``, or may by their position."""
+def _described(obj: Any) -> str:
+    name = type(obj).__name__
+    return name if is_optimizer(obj) else f"{name} {name_of(obj)!r}"
+
+
+def _how_to_build(layer: Any, what: str) -> str:
+    """The line that creates the variables of a model or layer."""
+    if hasattr(layer, "set_vocabulary"):
+        return "set its vocabulary before restoring: set_vocabulary(words, idf_weights)"
+    if hasattr(layer, "get_encoded_features"):
+        return "adapt it before restoring: feature_space.adapt(dataset)"
+    return (
+        f"call the {what} once on a batch before restoring: {what}(tf.zeros([1, ...])); or give "
+        "its input spec under `build:` in the policy"
+    )
+
+
+def _theirs(path: str, left: list[Step], tree: _NameTree | None) -> str:
+    """How many unused values belong to the object at ``path``, or may by their position."""
     certain = [step for step in left if step.target.startswith(path + "/")]
     possible = [step for step in left if tree and tree.beside(path, step.target)]
     for relation, found in (("for it", certain), ("that may belong to it", possible)):
         if found:
-            raise NotBuiltError(
-                f"{described} has no variables yet, but the checkpoint has {_count(len(found))} "
-                f"{relation}, the first is '{found[0].source}'",
-                hint=hint,
-            )
+            return f"{_count(len(found))} {relation}, the first is '{found[0].source}'"
+    return ""
 
 
 def _count(values: int) -> str:

@@ -6,12 +6,11 @@ fails and names it; without an attribute, the call that needs it does.
 
 from __future__ import annotations
 
-import inspect
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tfckpt.live.private.parts import needed, optional, required
+from tfckpt.live.private.parts import needed, required
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -160,52 +159,3 @@ def was_updated(obj: Any, since: int) -> bool:
 
 def set_update_id(obj: Any, number: int) -> None:
     obj._update_uid = number
-
-
-def waits() -> bool:
-    """Whether it can be seen what TensorFlow restores once an attribute is set."""
-    return hasattr(Trackable, "_deferred_dependencies")
-
-
-def deferred(obj: Any) -> dict[str, Any]:
-    """What TensorFlow restores once an attribute is set, by attribute."""
-    found: dict[str, Any] = required(obj, "_deferred_dependencies")
-    return found
-
-
-# Delayed restoration. If its classes have other arguments, TensorFlow reads the checkpoint itself.
-
-_COORDINATOR = """
-    self object_graph_proto save_path save_path_tensor reader restore_op_cache graph_view options
-    saveables_cache
-"""
-
-
-def _known(module: str, part: str, parameters: str) -> Any:
-    """A private class with these constructor arguments, or None."""
-    found = optional(module, part)
-    signature = found and inspect.signature(found.__init__).parameters
-    return found if signature and [*signature] == parameters.split() else None
-
-
-_CHECKPOINT = "tensorflow.python.checkpoint.checkpoint"
-Coordinator = _known(_CHECKPOINT, "_CheckpointRestoreCoordinator", _COORDINATOR)
-Status = _known(_CHECKPOINT, "CheckpointLoadStatus", "self checkpoint feed_dict graph_view options")
-Position = _known(
-    "tensorflow.python.checkpoint.restore", "CheckpointPosition", "self checkpoint proto_id"
-)
-
-
-def binds(saver: Any) -> bool:
-    """Whether a delayed restoration can begin without TensorFlow's reading of the checkpoint."""
-    caches = all(hasattr(saver, name) for name in ("_restore_op_cache", "_saveables_cache"))
-    return caches and all((Coordinator, Status, Position))
-
-
-def caches_of(saver: Any) -> dict[str, Any]:
-    """The arguments of a ``Coordinator`` that a saver keeps from one restore to the next."""
-    return {
-        "restore_op_cache": saver._restore_op_cache,
-        "graph_view": view_of(saver),
-        "saveables_cache": saver._saveables_cache,
-    }

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from tfckpt.live.deferred.later_objects import DeferredObjects
+    from tfckpt.live.late import Late
     from tfckpt.live.restoring.apply import Undo
     from tfckpt.planning import Plan, RestoreReport, Step
 
@@ -41,7 +41,7 @@ class LoadStatus:
         forget: Callable[[], None],
         *,
         later: Any = None,
-        deferred: DeferredObjects | None = None,
+        late: Late | None = None,
         created: Callable[[], list[str]] | None = None,
     ) -> None:
         """The status of a restore that was carried out."""
@@ -49,17 +49,17 @@ class LoadStatus:
         self._undo = undo
         self._forget = forget
         self._later = later
-        self._deferred = deferred
+        self._late = late
         self._created = created
-        self._plain = deferred is None
+        self._plain = late is None
         self._rolled_back = False
 
     @property
     def waiting(self) -> set[str]:
         """The names of stored values whose variables may still be created."""
         unused = (s.source for s in self.report.plan.steps if s.status is Status.UNEXPECTED)
-        deferred = self._deferred
-        return {name for name in unused if deferred is None or deferred.waits_for(name)}
+        late = self._late
+        return {name for name in unused if late is None or late.waits_for(name)}
 
     def assert_consumed(self) -> Self:
         """Assert that every value of the checkpoint has a variable, and every variable a value."""
@@ -141,8 +141,9 @@ class LoadStatus:
 
     def _put_back(self) -> str:
         self._rolled_back = True
-        later = self._deferred is None or self._deferred.take_back()
-        if self._undo.take_back() and later:
+        if self._late is not None:
+            self._late.stop()
+        if self._undo.take_back():
             self._forget()
             return "every variable has its old value again"
         return "variables have changed since the restore, so none was put back"
@@ -150,7 +151,7 @@ class LoadStatus:
     def _missing(self) -> list[str]:
         # What could not be saved may be missing.
         unsaved = {Role.METRIC, Role.VOCABULARY} | (set() if self._complete else {Role.SEED})
-        left_out = self._deferred.left_out if self._deferred is not None else ()
+        left_out = self._late.left_out if self._late is not None else ()
         return [
             f"{step.name}: {step.reason}"
             for step in self.report.plan.steps
@@ -161,7 +162,7 @@ class LoadStatus:
 
     def _unexpected(self) -> list[str]:
         steps = [step for step in self.report.plan.steps if _left_over(step)]
-        created = self._deferred.created() if steps and self._deferred is not None else set()
+        created = self._late.created() if steps and self._late is not None else set()
         return [f"{step.source}: {step.reason}" for step in steps if step.source not in created]
 
     def _nothing(self) -> list[str]:
