@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from tfckpt.errors import TfckptError
 from tfckpt.live.advice import PolicyCall, adding_call
 from tfckpt.live.checkpoint import Checkpoint
+from tfckpt.live.distribution.agreement import workers_among
+from tfckpt.live.program_state import random_state
 from tfckpt.live.saving.background import in_turn
 from tfckpt.live.variables.variables import as_int
 from tfckpt.manager.checkpoint_manager import CheckpointManager
-from tfckpt.training.callback import callback_for, no_training
+from tfckpt.training.callback import callback_for
 from tfckpt.training.moment import Moment, check_step
 from tfckpt.training.restore_by_config import plan_first, restore_first, warn_of
 from tfckpt.training.saves import Saves
@@ -70,7 +72,7 @@ class Run:
         self.resumption: Resumption | None = None
         self.call: PolicyCall | None = None  # with which somebody would pass a policy
         self.fits = Fits()
-        self.training: Callable[[], tuple[dict[str, Any], Any]] = no_training
+        self.training: Callable[[], tuple[dict[str, Any], Any]] = _generators
         self.saves = Saves(config.manager, self._objects, self.checkpoint, self.manager)
         weakref.finalize(self, self.saves.abandon)
 
@@ -91,6 +93,10 @@ class Run:
         """
         found = self.find()
         self.restored(found)
+        resumed = found.resumption
+        if resumed is not None and resumed.position is None:
+            if workers_among(self._objects) is None:  # else each draws from its own
+                resumed.put_generators()
         warn_of(found.report)
         return found.report
 
@@ -283,3 +289,8 @@ class Run:
         if self.config.restore is None:
             self.saves.check_callback()
         return callback_for(self, self._objects, verbose, start_over=start_over)
+
+
+def _generators() -> tuple[dict[str, Any], Any]:
+    """The training state of a loop of one's own."""
+    return {random_state.KEY: random_state.take()}, None

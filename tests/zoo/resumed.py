@@ -160,13 +160,7 @@ ROWS: dict[str, Row] = {
     "seeds in a layer": Row(of.draws_by_seed),
     # 3: loops of one's own
     "loop, iterator": Row(of.loop(of.iterated), LOOP),
-    "loop, np.random": Row(
-        of.loop(of.numpys_draws),
-        LOOP,
-        word="NumPy",
-        cells={"batch": "OTHER", "second": "OTHER"},
-        today=NOT_SAVED,
-    ),
+    "loop, np.random": Row(of.loop(of.numpys_draws), LOOP),
     "loop, default_rng": Row(
         of.loop(of.generators_draws),
         LOOP,
@@ -174,13 +168,7 @@ ROWS: dict[str, Row] = {
         cells={"batch": "OTHER", "second": "OTHER"},
         today=NOT_SAVED,
     ),
-    "loop, random": Row(
-        of.loop(of.pythons_draws),
-        LOOP,
-        word="Python",
-        cells={"batch": "OTHER", "second": "OTHER"},
-        today=NOT_SAVED,
-    ),
+    "loop, random": Row(of.loop(of.pythons_draws), LOOP),
     "loop, replay buffer": Row(
         of.loop(of.replayed),
         LOOP,

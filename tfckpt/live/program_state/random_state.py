@@ -23,6 +23,7 @@ from tfckpt.live.private.runtime import global_generator, global_seed, seeds_of_
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+KEY = "generators"  # of a record that a loop of one's own has saved
 _SHAPE_OF_KERAS = (2,)
 
 

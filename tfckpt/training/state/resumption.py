@@ -77,6 +77,7 @@ class Resumption:
         self.passes = fits.passes_in(record.training) if record else []
         self.values = record.training.get(extra_state.KEY, {}) if record else {}
         self._versions = record.versions if record else {}
+        self._of_loop = (record.training.get(random_state.KEY) if record else None) or {}
         self._generators()
 
     def place(self, iterator: Any, mark: Any) -> None:
@@ -152,7 +153,7 @@ class Resumption:
         return {name: values.read(entry.key) for name, entry in stored.items() if entry}
 
     def put_generators(self) -> None:
-        """Restore the process's random generators."""
+        """Restore the process's random generators; of a loop of one's own at once."""
         for assign in self._generators():
             assign()
 
@@ -167,14 +168,15 @@ class Resumption:
 
     def _generators(self) -> Sequence[Callable[[], object]]:
         """Functions that restore each random generator."""
-        if self.position is None or "seeds" not in self.parts:
+        if "seeds" not in self.parts:
             return ()
-        saved = dict(self.position.generators)
-        if self.position.data == iterators.REPLAYED:  # reading the batches again advances these
-            saved = {name: saved[name] for name in saved.keys() - {"python", "numpy"}}
         try:
+            saved = dict(self.position.generators if self.position else self._of_loop)
+            if self.position and self.position.data == iterators.REPLAYED:
+                for name in {"python", "numpy"} & saved.keys():  # reading the batches advances them
+                    del saved[name]
             return random_state.checked(saved)
-        except (TypeError, ValueError, KeyError) as error:
+        except (AttributeError, TypeError, ValueError, KeyError) as error:
             message = (
                 f"the commit record's 'training' has an invalid random generator state: {error}"
             )
