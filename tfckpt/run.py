@@ -94,9 +94,9 @@ class Run:
         found = self.find()
         self.restored(found)
         resumed = found.resumption
-        if resumed is not None and resumed.position is None:
-            if workers_among(self._objects) is None:  # else each draws from its own
-                resumed.put_generators()
+        alone = workers_among(self._objects) is None  # else each draws from its own generators
+        if alone and resumed is not None and resumed.position is None:
+            resumed.put_generators()
         warn_of(found.report)
         return found.report
 
