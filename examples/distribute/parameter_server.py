@@ -8,7 +8,6 @@ the name and in the shape that it has on one device.
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 import time
@@ -68,9 +67,8 @@ def read(directory: str) -> None:
     manager = tfckpt.CheckpointManager(tfckpt.Checkpoint(table=table), directory, max_to_keep=2)
     path = manager.restore_or_initialize()
     np.testing.assert_array_equal(table, np.full(SHAPE, 5.0))
-    entries = json.loads(Path(f"{path}.tfckpt.json").read_text())["entries"]
-    names = {entry["name"]: entry["shape"] for entry in entries}
-    print(f"  on one device the table is {names['table']}, bit for bit")
+    shape = tfckpt.inspect(path).inventory.entries["table"].shape
+    print(f"  on one device the table is {list(shape)}, bit for bit")
 
 
 def main() -> None:

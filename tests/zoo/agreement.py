@@ -139,7 +139,7 @@ def stopped(model: Any, index: int, directory: str, *, late: bool) -> Any:
         if asked and not late:
             signal.raise_signal(signal.SIGTERM)
         try:
-            with at_the_end_of(Workers, "meet") if asked and late else contextlib.nullcontext():
+            with at_the_end_of(Workers, "exchange") if asked and late else contextlib.nullcontext():
                 run.save_if_due()
         except SystemExit as end:
             return [number, end.code, [Path(path).name for path in run.manager.checkpoints]]

@@ -88,7 +88,7 @@ def worker(
 
     from tfckpt.live.distribution import workers as waiting
 
-    waiting.PATIENCE, waiting.UNREACHABLE = patience, 3.0
+    waiting.PATIENCE = patience
     hear_of_the_dead_soon(len(ports))
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     module, _, name = function.rpartition(":")

@@ -17,9 +17,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfckpt.errors import NamingError
+from tfckpt.errors import NamingError, SaveError
 from tfckpt.live.companion import Companion
-from tfckpt.live.distribution.agreement import saving
+from tfckpt.live.distribution.workers import Together
 from tfckpt.live.drop_in import restore
 from tfckpt.live.io.remote_files import files_of
 from tfckpt.live.io.tf_paths import absolute_prefix, eager_prefix, eager_source
@@ -91,17 +91,17 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         prefix = eager_prefix(file_prefix, "file_prefix")
         if prefix is None:
             return super().save(file_prefix, options)  # type: ignore[no-any-return]
-        with saving(self._tfckpt.workers()) as agreement:
+        with Together(self._tfckpt.workers(), "save", SaveError) as together:
             self._tfckpt.background.finish()
             target, counter = absolute_prefix(prefix), self.save_counter
             save_options, before = SaveOptions(files_of(target)), as_int(counter)
             directory, name = os.path.split(target)
             ticket = None
-            if agreement.chief:
+            if together.chief:
                 with as_save_errors(prefix):
                     recovered = claim(directory, name, save_options.files)
                     ticket = Ticket.take(target, recovered, before, save_options.files)
-            ticket = agreement.ticket(ticket) or Ticket()
+            ticket = together.ticket(ticket) or Ticket()
         ticket.advances(counter.assign, before, ticket.value)
         path, target = (f"{base}-{ticket.value}" for base in (prefix, target))
         then = partial(write_state, directory, f"{name}-{ticket.value}", save_options.files)

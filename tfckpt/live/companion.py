@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tfckpt.core.gc_pause import gc_paused
-from tfckpt.live.distribution.agreement import saving, workers_among
+from tfckpt.errors import SaveError
+from tfckpt.live.distribution.workers import Together, workers_among
 from tfckpt.live.objects.collect import collect
 from tfckpt.live.objects.thread_lock import live_objects
 from tfckpt.live.private.tensorflow import attached_to, root_of, saver_of
@@ -96,7 +97,7 @@ class Companion:
         """Take a snapshot now, and write it now or in the background."""
         with (
             ticket,
-            saving(self.workers(), meetings=2) as agreement,
+            Together(self.workers(), "save", SaveError) as together,
             live_objects(),
         ):
             ticket.begin()
@@ -106,8 +107,7 @@ class Companion:
             options.experimental_write_callbacks = None
             with gc_paused(), as_save_errors(prefix):
                 live = self.live()
-                if agreement.workers is not None:
-                    agreement.same(live.inventory)
+                together.gathered(live.inventory)
                 snapshot = take(
                     self.saver,
                     live,
@@ -116,7 +116,7 @@ class Companion:
                     by_tensorflow=by_tensorflow(options),
                 )
                 metadata = completed_metadata(metadata, snapshot, self.lineage, target)
-            agreement.meet(None)
+            together.exchange("snapshot")
 
         in_background = in_background and not snapshot.savers  # these write live objects directly
         if in_background:
@@ -131,7 +131,7 @@ class Companion:
                 then()
             run_callbacks(callbacks, prefix)
 
-        work = agreement.by_chief(commit, ticket, snapshot.live.inventory)
+        work = together.by_chief(commit, ticket, snapshot.live.inventory)
         if in_background:
             self.background.start(work)
         else:

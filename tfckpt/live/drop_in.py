@@ -16,7 +16,7 @@ from tfckpt.live.advice import (
     log_restore,
     other_keyword,
 )
-from tfckpt.live.distribution.agreement import Restoring
+from tfckpt.live.distribution.workers import Together
 from tfckpt.live.io.local_copies import readable
 from tfckpt.live.io.tf_errors import also
 from tfckpt.live.io.tf_restore import not_taken
@@ -51,7 +51,7 @@ def restore(
     prefix: str,
     policy: Policy,
     options: Any,
-    workers: Restoring | None = None,
+    workers: Together | None = None,
     *,
     returned: bool = True,
 ) -> LoadStatus:
@@ -66,11 +66,11 @@ def restore(
 
 
 def _restore(
-    companion: Companion, prefix: str, policy: Policy, options: Any, workers: Restoring | None
+    companion: Companion, prefix: str, policy: Policy, options: Any, workers: Together | None
 ) -> LoadStatus:
     objects, root = companion.objects()
     skip_slots = options is not None and options.experimental_skip_slot_variables
-    workers = workers or Restoring(companion.workers())
+    workers = workers or Together(companion.workers())
     with contextlib.ExitStack() as stack:
         stack.enter_context(workers)
         try:
@@ -105,11 +105,8 @@ def _restore(
         )
 
 
-def _plain(
-    companion: Companion, prepared: Prepared, options: Any, workers: Restoring
-) -> LoadStatus:
+def _plain(companion: Companion, prepared: Prepared, options: Any, workers: Together) -> LoadStatus:
     """Restore objects without Keras; TensorFlow waits for values that may be created later."""
-    workers.meet_once_more()
     prepared = permitted(prepared, may_come=may_come(prepared, *companion.objects()))
     live, assignments = prepared.live.variables, prepared.plan.assignments
     # TensorFlow restores tables and iterators too; a table chooses its own keys.
@@ -127,7 +124,7 @@ def _plain(
         later = restore_rest(
             partial(companion.saver.restore, path, synchronous(options)), live, restored
         )
-        workers.done()
+        workers.exchange("rest", last=True)
     undo.resolve()
     companion.late = None  # later values come from this checkpoint
     forget = companion.comes_from(prepared)

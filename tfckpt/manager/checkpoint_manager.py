@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
-from tfckpt.errors import CheckpointError, DamagedCheckpointError
+from tfckpt.errors import CheckpointError, DamagedCheckpointError, SaveError
 from tfckpt.live.checkpoint import (
     RESTORE,
     Checkpoint,
@@ -25,13 +25,12 @@ from tfckpt.live.checkpoint import (
     TensorFlowManager,
     executing_eagerly,
 )
-from tfckpt.live.distribution.agreement import (
+from tfckpt.live.distribution.workers import (
     PassedOverError,
-    Restoring,
+    Together,
     choices_of_chief,
-    chooses,
     chose_nothing,
-    saving,
+    offered,
 )
 from tfckpt.live.drop_in import restore
 from tfckpt.live.io.remote_files import files_of
@@ -46,8 +45,9 @@ from tfckpt.stored.io.files import absolute, join
 from tfckpt.stored.paths.lookalikes import Audience, look
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from tfckpt.live.distribution.workers import Workers
     from tfckpt.manager.keeper import SaveReport
     from tfckpt.manager.retention import Decision
     from tfckpt.policy import Keep
@@ -213,7 +213,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
     ) -> str | None:
         """:meth:`save`, with everything that the record says besides the values."""
         began = time.monotonic()
-        with saving(self._checkpoint._tfckpt.workers()) as agreement:
+        with Together(self._checkpoint._tfckpt.workers(), "save", SaveError) as together:
             checkpoint_number = arguments.checkpoint_number(checkpoint_number)
             about = arguments.record_metadata(about)
             background = self._checkpoint._tfckpt.background
@@ -225,9 +225,9 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             if self._if_busy == "wait":
                 background.finish()
             ticket = None
-            if agreement.chief:
+            if together.chief:
                 ticket, about = self._begin(checkpoint_number, about)
-            if (ticket := agreement.ticket(ticket)) is None:
+            if (ticket := together.ticket(ticket)) is None:
                 return None
             with ticket:
                 background.finish()
@@ -279,10 +279,10 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             InUseError: another process saves into the directory.
             SaveError: the directory cannot be created or written, or the disk has too little space.
         """
-        with saving(self._checkpoint._tfckpt.workers()) as agreement:
-            if agreement.chief:
+        with Together(self._checkpoint._tfckpt.workers(), "save", SaveError) as together:
+            if together.chief:
                 self._files.claim_for(needed(self._checkpoint._tfckpt.live().inventory))
-            agreement.meet(None)
+            together.exchange("claim")
 
     def _begin(
         self, checkpoint_number: int | None, about: RecordMetadata
@@ -348,9 +348,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         workers = self._checkpoint._tfckpt.workers()
         path = None
         if workers is None or workers.chief:
-            with chooses(workers):
-                path = self._restore_newest()
-            chose_nothing(workers, None)
+            path = self._restore_newest(workers)
         else:
             for name in choices_of_chief(workers):
                 with contextlib.suppress(PassedOverError):
@@ -366,30 +364,37 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             self._init_fn()
         return None
 
-    def _restore_newest(self) -> str | None:
+    def _restore_newest(self, workers: Workers | None) -> str | None:
         """Restore the newest checkpoint that can be read; None if there is none."""
         rejected: list[str] = []
+        tried = self._restorable(rejected)
+        for path in offered(workers, tried, lambda path: os.path.split(path)[1]):
+            try:
+                return self._restore_one(path)
+            except CheckpointError as error:  # noqa: PERF203 (the next one may be readable)
+                logging.warning("passed over: %s", error)
+                rejected.append(str(error))
+        chose_nothing(workers, None)
+        return None
+
+    def _restorable(self, rejected: list[str]) -> Iterator[str]:
+        """The checkpoints to try, newest first; raises at the end if there were only others."""
         for path, reason in self._files.restorable():
             if reason:
                 logging.warning("passed over: %s", reason)
                 rejected.append(reason)
-                continue
-            try:
-                return self._restore_one(path, choice=os.path.split(path)[1])
-            except CheckpointError as error:
-                logging.warning("passed over: %s", error)
-                rejected.append(str(error))
+            else:
+                yield path
         if rejected:
             raise DamagedCheckpointError(
                 "none of the checkpoints can be read:\n  " + "\n  ".join(rejected),
                 path=self._directory,
                 hint="to start from scratch, use another directory",
             )
-        return None
 
-    def _restore_one(self, path: str, choice: str | None = None) -> str:
+    def _restore_one(self, path: str) -> str:
         _ = self._checkpoint.save_counter  # makes it
-        workers = Restoring(self._checkpoint._tfckpt.workers(), choice, follows=choice is None)
+        workers = Together(self._checkpoint._tfckpt.workers(), passes=(CheckpointError,))
         status = restore(self._checkpoint._tfckpt, path, RESTORE, None, workers, returned=False)
         status.expect_partial()
         if self._checkpoint_interval is not None:

@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 _NUMBER = re.compile(r"[0-9]+$")
 
 
+PASSED_OVER = (CheckpointError, RefusedError)
+
+
 class Selection:
     """The checkpoints that a config selects, to be tried in order.
 
@@ -76,7 +79,7 @@ class Selection:
         """Reject what the loop is at if the body says that it is damaged or does not match."""
         try:
             yield
-        except (CheckpointError, RefusedError) as error:
+        except PASSED_OVER as error:
             self._errors = [error]
 
     def __iter__(self) -> Iterator[Sequence[Choice]]:

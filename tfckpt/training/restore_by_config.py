@@ -15,25 +15,26 @@ import dataclasses
 import os
 import re
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from absl import logging
 
 from tfckpt.core.inventory import Role
 from tfckpt.errors import RestoreError
-from tfckpt.live.distribution.agreement import (
+from tfckpt.live.distribution.workers import (
     ALONE,
     PassedOverError,
-    Restoring,
+    Together,
     choices_of_chief,
-    chooses,
     chose_nothing,
+    offered,
     workers_among,
 )
 from tfckpt.live.restoring.restore import carry_out, check, prepare
 from tfckpt.live.variables.variables import as_int
 from tfckpt.manager.absent import absent
-from tfckpt.manager.source_selection import Selection, choice_from_json, choice_to_json
+from tfckpt.manager.source_selection import PASSED_OVER, Selection, choice_from_json, choice_to_json
 from tfckpt.planning import Plan, RestoreReport
 from tfckpt.planning.checks.step import is_save_counter
 from tfckpt.stored.io.files import same_directory
@@ -61,13 +62,10 @@ def restore_first(
     rejected: tuple[str, ...] = ()
     if workers is None or workers.chief:
         selection = Selection(config)
-        with chooses(workers):
-            for choices in selection:
-                chosen = _Chosen.of(config, choices, selection.rejected)
-                sent = choice_to_json(config, choices, chosen.rejected)
-                sent["training_state"] = chosen.training_state
-                with selection.trying(), Restoring(workers, sent) as together:
-                    return _restore(chosen, objects, counter, fit, together)
+        tried = (_Chosen.of(config, choices, selection.rejected) for choices in selection)
+        for chosen in offered(workers, tried, partial(_sent, config)):
+            with selection.trying(), Together(workers, passes=PASSED_OVER) as together:
+                return _restore(chosen, objects, counter, fit, together)
         rejected = selection.rejected
         chose_nothing(workers, choice_to_json(config, (), rejected))
     else:
@@ -77,14 +75,20 @@ def restore_first(
                 break
             choices = _with_all(choices) if _goes_on(config, choices) else choices
             chosen = _Chosen(choices, tuple(sent["training_state"]), rejected)
-            with suppress(PassedOverError), Restoring(workers, follows=True) as together:
+            with suppress(PassedOverError), Together(workers) as together:
                 return _restore(chosen, objects, counter, fit, together)
     report = RestoreReport(Plan("", "", ()), "", rejected=rejected, absent=absent(config))
     return Restoration(report)
 
 
+def _sent(config: Config, chosen: _Chosen) -> Any:
+    """What the other workers get of the chief's choice."""
+    sent = choice_to_json(config, chosen.choices, chosen.rejected)
+    return {**sent, "training_state": chosen.training_state}
+
+
 def _restore(
-    chosen: _Chosen, objects: Mapping[str, Any], counter: Any, fit: int | None, workers: Restoring
+    chosen: _Chosen, objects: Mapping[str, Any], counter: Any, fit: int | None, workers: Together
 ) -> Restoration:
     with _planned(chosen, objects, counter, workers) as (prepared, resumption):
         _check_stored_step(prepared)
@@ -141,7 +145,7 @@ class _Chosen(NamedTuple):
 
 @contextmanager
 def _planned(
-    chosen: _Chosen, objects: Mapping[str, Any], counter: Any, workers: Restoring = ALONE
+    chosen: _Chosen, objects: Mapping[str, Any], counter: Any, workers: Together = ALONE
 ) -> Iterator[tuple[Prepared, Resumption | None]]:
     """Open, name and plan; adds the restored training state, and what a later ``fit`` resumes."""
     if counter is not None and _continues(chosen.choices):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from absl import logging
 
 from tfckpt.errors import SaveError, TfckptError
-from tfckpt.live.distribution.agreement import in_cluster, workers_among
+from tfckpt.live.distribution.workers import in_cluster, workers_among
 from tfckpt.live.saving.background import in_turn
 from tfckpt.live.saving.save import RecordMetadata
 from tfckpt.live.variables.variables import as_int
@@ -230,7 +230,7 @@ class Saves:
             return due, received
         self._workers = workers
         own = [due, [number.name for number in received]]
-        all_workers = workers.meet("end of a step", own, SaveError)
+        all_workers = workers.exchange("end of a step", own, raises=SaveError)
         names = dict.fromkeys(name for _, theirs in all_workers for name in theirs)
         self._signals.received_elsewhere(names)
         return any(other for other, _ in all_workers), tuple(signal.Signals[name] for name in names)

@@ -81,10 +81,9 @@ def global_generator() -> Any:
 # Workers of a strategy, and the service that they exchange messages by
 
 
-def worker_of(extended: Any) -> tuple[int, int, dict[str, Any]]:
-    """The index of this process, the number of all, and the addresses by job."""
-    cluster = required(extended, "_cluster_resolver").cluster_spec().as_dict()
-    return int(required(extended, "_id_in_cluster")), count_of(extended), cluster
+def worker_of(extended: Any) -> tuple[int, int]:
+    """The index of this process, and the number of all."""
+    return int(required(extended, "_id_in_cluster")), count_of(extended)
 
 
 def count_of(extended: Any) -> int:
@@ -115,8 +114,3 @@ def get(key: str, milliseconds: int) -> str:
 
 def delete(key: str) -> None:
     required(current(), "delete_config_key_value")(key)
-
-
-def check_health(task: str, timeout: int) -> None:
-    """Raise a ``tf.errors.OpError`` if a worker does not answer."""
-    required(current(), "check_collective_ops_peer_health")(task, timeout_in_ms=timeout)

@@ -28,7 +28,7 @@ from absl import logging
 
 from tfckpt.core.dtypes import numpy_dtype
 from tfckpt.errors import RestoreError
-from tfckpt.live.distribution.agreement import ALONE
+from tfckpt.live.distribution.workers import ALONE
 from tfckpt.live.io import tf_restore
 from tfckpt.live.objects.thread_lock import assigning
 from tfckpt.live.private.tensorflow import ResourceVariable
@@ -41,7 +41,7 @@ from tfckpt.stored.bundles.bundle import OPAQUE, Bundle
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from tfckpt.live.distribution.agreement import Restoring
+    from tfckpt.live.distribution.workers import Together
     from tfckpt.planning import Plan, Step
     from tfckpt.stored.bundles.index import BundleEntry
     from tfckpt.stored.open import StoredCheckpoint
@@ -163,7 +163,7 @@ def apply(
     resets: Mapping[str, Any] | None = None,
     objects: Mapping[str, Mapping[str, Any]] | None = None,
     follow: Callable[[], None] = lambda: None,
-    workers: Restoring = ALONE,
+    workers: Together = ALONE,
 ) -> Undo:
     """Assign the values of a plan without errors."""
     steps = _read(plan)
@@ -175,7 +175,7 @@ def apply(
         batches = [[*itertools.compress(steps, changed)], *_in_batches(plain)]
     values = (_values(batch, plan.source, stored, variables) for batch in batches)
     first = next(values, {})
-    workers.ready()  # from here on, no value is refused
+    workers.exchange("check")  # from here on, no value is refused
     others = [obj for of in (objects or {}).values() for obj in of.values()]
     with (
         assigning(),
@@ -195,7 +195,7 @@ def apply(
         follow()
         for name, value in first.items():  # with `verify: values`; else none is left
             _compare(name, raw(variables[name]), value)
-        workers.done()
+        workers.exchange("assignment", last=objects is not None)
     return undo
 
 
@@ -213,13 +213,13 @@ def check_values(
     plan: Plan,
     stored: Mapping[str, StoredCheckpoint],
     variables: Mapping[str, Any],
-    workers: Restoring = ALONE,
+    workers: Together = ALONE,
 ) -> None:
     """The checks of :func:`apply`; changes nothing."""
     for batch in _in_batches(_read(plan)):
         _values(batch, plan.source, stored, variables)
-    workers.ready()
-    workers.done()
+    workers.exchange("check")
+    workers.exchange("assignment", last=True)
 
 
 def _read(plan: Plan) -> list[Step]:

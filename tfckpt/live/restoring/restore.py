@@ -18,7 +18,7 @@ from tfckpt.core.inventory import Inventory, Origin, Role
 from tfckpt.errors import CheckpointError, DamagedCheckpointError, RefusedError
 from tfckpt.live.building import build
 from tfckpt.live.building.initial_values import initial_values
-from tfckpt.live.distribution.agreement import ALONE
+from tfckpt.live.distribution.workers import ALONE
 from tfckpt.live.io.remote_files import files_of
 from tfckpt.live.objects.collect import Live, collect, ungraphed
 from tfckpt.live.objects.optimizers import replaced, settings_of
@@ -37,7 +37,7 @@ from tfckpt.stored.open import KERAS_SUFFIXES, StoredCheckpoint, open_checkpoint
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from tfckpt.live.distribution.agreement import Restoring
+    from tfckpt.live.distribution.workers import Together
     from tfckpt.policy import Policy
 
 _SMALL = 64 << 20  # bytes; a larger restore lets Python collect garbage first
@@ -122,7 +122,7 @@ def prepare(
     root: Any = None,
     *,
     skip_slots: bool = False,
-    workers: Restoring = ALONE,
+    workers: Together = ALONE,
 ) -> Iterator[Prepared]:
     """Open checkpoints and plan their restore; the files stay open inside the context.
 
@@ -141,7 +141,7 @@ def prepare(
         pause.enter_context(gc_paused())
         live = collect(objects, root, orders=orders)
         opened = [stack.enter_context(_open(choice.place, live)) for choice in choices]
-        workers.opened()
+        workers.exchange("opening")
         if not orders and any(each.inventory.by_position for each in opened):
             orders = True
             live = collect(objects, root, orders=orders)
@@ -265,7 +265,7 @@ def permitted(prepared: Prepared, *, may_come: bool) -> Prepared:
     return prepared
 
 
-def check(prepared: Prepared, workers: Restoring = ALONE) -> None:
+def check(prepared: Prepared, workers: Together = ALONE) -> None:
     """Everything that :func:`carry_out` does before the first assignment; changes nothing."""
     with _ready(prepared, workers) as (stored, _):
         check_values(prepared.plan, stored, prepared.live.variables, workers)
@@ -273,7 +273,7 @@ def check(prepared: Prepared, workers: Restoring = ALONE) -> None:
 
 def carry_out(
     prepared: Prepared,
-    workers: Restoring = ALONE,
+    workers: Together = ALONE,
     *,
     objects: bool = True,
 ) -> Undo:
@@ -291,7 +291,7 @@ def carry_out(
             live.variables,
             verify=max((part.policy.verify for part in prepared.parts), key=_VERIFY_LEVELS.index),
             resets=resets,
-            objects=others,
+            objects=others if objects else None,
             follow=partial(derive_again, live.deriving, live.models.values()),
             workers=workers,
         )
@@ -303,7 +303,7 @@ def carry_out(
 
 @contextlib.contextmanager
 def _ready(
-    prepared: Prepared, workers: Restoring
+    prepared: Prepared, workers: Together
 ) -> Iterator[tuple[dict[str, StoredCheckpoint], Mapping[str, Any]]]:
     """The open checkpoints by source, and the values of what is reset, of a plan without errors.
 

@@ -15,7 +15,7 @@ from absl import logging
 
 from tfckpt.core.inventory import Role
 from tfckpt.errors import DamagedCheckpointError, TfckptError
-from tfckpt.live.distribution.agreement import Restoring, workers_among
+from tfckpt.live.distribution.workers import Together, workers_among
 from tfckpt.live.objects.collect import collect
 from tfckpt.live.private.tensorflow import track, track_no_more
 from tfckpt.live.program_state import iterators, random_state
@@ -158,10 +158,10 @@ class Resumption:
             assign()
 
     @contextlib.contextmanager
-    def _prepared(self, place: str | None = None) -> Iterator[tuple[Prepared, Restoring]]:
+    def _prepared(self, place: str | None = None) -> Iterator[tuple[Prepared, Together]]:
         choice = dataclasses.replace(self._choice, place=place or self._choice.place)
         with (
-            Restoring(workers_among(self._objects)) as workers,
+            Together(workers_among(self._objects)) as workers,
             prepare([choice], self._objects, workers=workers) as prepared,
         ):
             yield prepared, workers

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfckpt.core.inventory import Role
 from tfckpt.errors import TfckptError
-from tfckpt.live.distribution.agreement import strategy_without_fit
+from tfckpt.live.distribution.workers import strategy_without_fit
 from tfckpt.live.objects.collect import collect
 from tfckpt.live.private.either_keras import with_layers_below
 from tfckpt.live.variables.variables import is_variable, raw
