@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from tfckpt.errors import TfckptError
 from tfckpt.live.advice import PolicyCall, adding_call
 from tfckpt.live.checkpoint import Checkpoint
-from tfckpt.live.distribution.agreement import workers_among
+from tfckpt.live.distribution.workers import workers_among
 from tfckpt.live.program_state import random_state
 from tfckpt.live.saving.background import in_turn
 from tfckpt.live.variables.variables import as_int
