@@ -194,7 +194,7 @@ def test_data_that_begins_anew_after_a_fit_that_was_over_is_said(
 def test_a_fit_that_was_over_is_skipped_and_said(program, tmp_path, capsys) -> None:
     killed = program(unfreezes)
     killed.killed(1, 1, 1)
-    weights = killed.model.get_weights()
+    at_its_end = killed.between
     latest = killed.run.manager.latest_checkpoint
     initial = [np.array(each) for each in network_of(killed)]
     capsys.readouterr()
@@ -204,8 +204,9 @@ def test_a_fit_that_was_over_is_skipped_and_said(program, tmp_path, capsys) -> N
         "`fit` 1 of this program was finished, nothing to train: the checkpoint is of"
     )
     assert "is of `fit` 2, 1 of 3 epochs done, which resumes when it is called" in first
+    assert "(until then, the weights are as they were at its end)" in first
     assert second.startswith(f"restored {latest} (epoch 1)")
-    np.testing.assert_equal(killed.between, weights)
+    np.testing.assert_equal(killed.between, at_its_end)
     assert any((one != other).any() for one, other in zip(killed.between, initial, strict=True))
 
 
