@@ -89,9 +89,7 @@ def before_each(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, do: Any)
 
 def before_second_assignment(monkeypatch: pytest.MonkeyPatch, do: Any) -> None:
     done = []
-    before_each(
-        monkeypatch, Undo, "assign_plain", lambda: do() if len(done) == 1 else done.append(1)
-    )
+    before_each(monkeypatch, Undo, "assign", lambda: do() if len(done) == 1 else done.append(1))
 
 
 def objects(value: float) -> dict[str, Any]:
