@@ -21,7 +21,7 @@ def test_the_cell_of_fit_is_run_again_with_the_same_callback(flavour, tries) -> 
     fit(model, callback, epochs=2)
     with tries(model) as seen:
         assert fit(model, callback, epochs=2).epoch == [0, 1]
-    seen.says("another `fit` with this callback", "create the callback in that cell")
+    seen.says("another `fit` of this model", "create the model in that cell")
 
 
 def test_a_first_fit_is_told_nothing_of_another(flavour, tries) -> None:
