@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import sys
 import threading
 from pathlib import Path
@@ -230,7 +231,7 @@ def test_small_neighbours_are_read_together(tmp_path) -> None:
 
 def test_a_fault_met_once_is_a_fault(prefix) -> None:
     for place in range(2, 30, 4):
-        turns = iter(range(1000))
+        turns = itertools.count()
 
         def fail(_at: int, _length: int, turns: Iterator[int] = turns, place: int = place) -> None:
             if next(turns) == place:
