@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from tfckpt.calls import from_config
 from tfckpt.core.similar import did_you_mean
@@ -57,6 +57,17 @@ _ARGUMENTS = {
 }
 
 
+class _Named(Protocol):
+    """What TensorFlow and Keras save: so a type checker finds a misspelled argument."""
+
+    @property
+    def name(self) -> Any: ...
+
+
+# Values that are no object to save.
+_NO_OBJECTS = (str, int, float, os.PathLike, type(None))
+
+
 class _Default(str):
     """The default metric: without validation data, ``fit`` never measures it."""
 
@@ -71,6 +82,8 @@ def _explains_keywords(function: _F) -> _F:
     @functools.wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
         for name in kwargs.keys() - known.keys():
+            if not isinstance(kwargs[name], _NO_OBJECTS):
+                continue
             what = f"{function.__name__}() has no argument {name!r}"
             if name in _OF_KERAS:
                 raise TypeError(f"{what}, which is an argument of Keras: {_OF_KERAS[name]}")
@@ -96,6 +109,7 @@ def resume(
     policy: Policy | Mapping[str, Any] | None = None,
     start_over: bool = False,
     verbose: int = 1,
+    **objects: _Named,
 ) -> Any:
     """A callback for ``fit`` that saves, and resumes from the last save.
 
@@ -118,6 +132,7 @@ def resume(
         start_over: restores nothing: training starts from the model's current values, and saves
             continue with the next number.
         verbose: 0 prints nothing, 1 a line for the restore and for each save.
+        objects: what else training changes, each saved by its keyword: ``teacher=teacher``.
 
     Raises:
         PolicyError: an argument is not valid.
@@ -165,7 +180,7 @@ def resume(
         raise _of_arguments(error, save_freq) from None
     if monitor is _VAL_LOSS:
         loaded = _where_measured(loaded)
-    run = from_config(loaded, model=model)
+    run = from_config(loaded, model=model, **objects)
     run.call = PolicyCall("tfckpt.callbacks.resume", ("model", repr(path)), start_over=True)
     return run.callback(verbose, start_over=start_over)
 

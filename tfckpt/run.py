@@ -17,11 +17,11 @@ from tfckpt.live.saving.background import in_turn
 from tfckpt.live.variables.variables import as_int
 from tfckpt.manager.checkpoint_manager import CheckpointManager
 from tfckpt.training.callback import callback_for
+from tfckpt.training.fits import Fits
 from tfckpt.training.moment import Moment, check_step
 from tfckpt.training.restore_by_config import plan_first, restore_first, warn_of
+from tfckpt.training.resumption import Restoration, Resumption, check_keywords
 from tfckpt.training.saves import Saves
-from tfckpt.training.state.fits import Fits
-from tfckpt.training.state.resumption import Restoration, Resumption, check_keywords
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

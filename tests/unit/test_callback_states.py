@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from zoo.fits import through_json
 
-from tfckpt.training.state import callback_state
+from tfckpt.training.callback_state import States
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -54,21 +54,22 @@ class Training:
 
         class Last(self.flavour.callbacks.Callback):
             def on_train_begin(self, logs: Any = None) -> None:
+                training.states = States(callbacks[:-1])
+                training.states.begins()
                 if saved is not None:
                     for variable, value in zip(training.variables(), saved.values, strict=True):
                         variable.assign(value)
-                    training.said = callback_state.restore(
-                        callbacks[:-1], saved.state, saved.arrays
-                    )
+                    training.said = training.states.restore(saved.state, saved.arrays)
 
             def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
                 if epoch == until:
                     raise Interrupted
 
             def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-                training.state = through_json(callback_state.collect(callbacks[:-1]))
+                state, training.arrays, lost = training.states.collect()
+                assert lost == []
+                training.state = through_json(state)
                 training.values = [variable.numpy() for variable in training.variables()]
-                training.arrays = callback_state.arrays(callbacks[:-1])
 
         last = Last()
         last.set_model(self.model)
@@ -227,5 +228,5 @@ def test_a_training_that_early_stopping_ended_says_so_in_its_state(build, flavou
 
     ended = Training(flavour, build(), make).fit()
     fresh = make()
-    assert callback_state.restore(fresh, {"EarlyStopping": ended.state["EarlyStopping"]}) == []
+    assert States(fresh).restore({"EarlyStopping": ended.state["EarlyStopping"]}, {}) == []
     assert (fresh[0].stopped_epoch, fresh[0].wait, fresh[0].best) == (2, 1, 3.0)

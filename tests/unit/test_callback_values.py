@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from zoo.fits import through_json
 
-from tfckpt.training.state.json_values import MAX_BITS, NoJSONError, decode, encode
+from tfckpt.training.json_values import MAX_BITS, NoJSONError, decode, encode
 
 DTYPES = st.sampled_from(["?", "i1", "i4", "i8", "u8", "f2", "f4", "f8"])
 scalars = (

@@ -10,7 +10,7 @@ from zoo.fits import STEPS, X, Y, fit, runs_of, saved, state
 
 import tfckpt
 import tfckpt.callbacks
-from tfckpt.training.state.fits import Fits
+from tfckpt.training.fits import Fits
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ import pytest
 
 from tfckpt.errors import DamagedCheckpointError
 from tfckpt.live.program_state import random_state
-from tfckpt.training.state.position import Position, position_in
+from tfckpt.training.position import Position, position_in
 
 PLACE = Position(
     fit=0,
@@ -20,12 +20,14 @@ PLACE = Position(
     epoch=1,
     calls=2,
     ended=False,
-    iterators=3,
+    passes=3,
     pulled=2,
-    ran_out=[[0, 6]],
+    goes_on=False,
     steps=None,
     steps_per_execution=1,
+    inferred_steps=None,
     data="saved",
+    source={},
     content="0c0ffee0",
     element="",
     global_seed=7,
@@ -33,6 +35,7 @@ PLACE = Position(
     counter=None,
     logs={"loss": 0.5},
     generators={},
+    first={},
     callbacks={},
     arrays=[],
 )

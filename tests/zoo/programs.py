@@ -760,6 +760,78 @@ def draws_in_itself(run: Start) -> None:
     run.fit(run.compiled(), Jitter(), **ARRAYS)
 
 
+def averages_in_arrays(run: Start) -> None:
+    """Averages of the weights, as arrays of a callback, that are the model's in the end."""
+
+    class Averaging(run.keras.callbacks.Callback):
+        def on_train_begin(self, logs: Any = None) -> None:
+            self.means = [np.zeros((20, 20)), *self.model.get_weights()]
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            now = [self.means[0] + 1, *self.model.get_weights()]
+            self.means = [0.9 * a + 0.1 * b for a, b in zip(self.means, now, strict=True)]
+
+        def on_train_end(self, logs: Any = None) -> None:
+            self.model.set_weights(self.means[1:])
+
+    run.fit(run.compiled(), Averaging(), **ARRAYS)
+
+
+def draws_by_its_own(run: Start) -> None:
+    class Jitter(run.keras.callbacks.Callback):
+        def __init__(self) -> None:
+            super().__init__()
+            self.draw, self.other = np.random.default_rng(3), random.Random(4)
+
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+            set_rate(self.model, self.draw.uniform(0.01, 0.05) * self.other.random())
+
+    run.fit(run.compiled(), Jitter(), **ARRAYS)
+
+
+def collects_in_a_set(run: Start) -> None:
+    class Seen(run.keras.callbacks.Callback):
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen: set[int] = set()
+
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+            self.seen.add(len(self.seen))
+            set_rate(self.model, 0.01 * len(self.seen))
+
+    run.fit(run.compiled(), Seen(), **ARRAYS)
+
+
+def counts_on_the_model(run: Start) -> None:
+    class Counting(run.keras.Sequential):
+        steps = 0
+
+        def train_step(self, data: Any) -> Any:
+            self.steps += 1
+            return super().train_step((data[0] / self.steps, data[1]))
+
+    run.fit(run.compiled(kind=Counting, run_eagerly=True), **ARRAYS)
+
+
+def noisy_sequence(run: Start) -> Any:
+    made = sequence(run)
+
+    class Noisy(type(made)):
+        def __init__(self) -> None:
+            super().__init__()
+            self.draw = np.random.default_rng(5)
+
+        def on_epoch_end(self) -> None:
+            super().on_epoch_end()
+            self.noise = self.draw.normal(size=X.shape)
+
+        def __getitem__(self, index: int) -> Any:
+            x, y = super().__getitem__(index)
+            return x + getattr(self, "noise", X)[: len(x)], y
+
+    return Noisy()
+
+
 def knows_constants(run: Start) -> None:
     class Warmup(run.keras.callbacks.Callback):
         def __init__(self, steps: int, rates: list[float]) -> None:
@@ -772,7 +844,7 @@ def knows_constants(run: Start) -> None:
     run.fit(run.compiled(), Warmup(1, [0.01, 0.05]), **ARRAYS)
 
 
-def teaches(run: Start) -> None:
+def teaches(run: Start, *, passed: bool = True) -> None:
     """A teacher that averages the weights, which the loss looks at."""
     teacher = run.network()
 
@@ -791,8 +863,14 @@ def teaches(run: Start) -> None:
         norm = sum(tf.reduce_sum(tf.convert_to_tensor(mean) ** 2) for mean in means)
         return tf.reduce_mean((real - guessed) ** 2, -1) * (1 + 0.1 * norm)
 
-    run.fit(run.compiled(loss=loss), MeanTeacher(teacher), **ARRAYS)
+    model = run.compiled(loss=loss)
+    resuming = run.resume(model, teacher=teacher) if passed else None
+    run.fit(model, MeanTeacher(teacher), **ARRAYS, resume=resuming)
     run.sees("teacher", digest(teacher.weights))
+
+
+def teaches_unsaved(run: Start) -> None:
+    teaches(run, passed=False)
 
 
 def noisy_fits(run: Start) -> None:

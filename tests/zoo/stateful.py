@@ -120,30 +120,6 @@ def in_schedule(keras: Any) -> Any:
     return {"loss": "mse", "optimizer": keras.optimizers.Adam(Falling())}, []
 
 
-def in_regularizer(keras: Any) -> Any:
-    class Growing(keras.regularizers.Regularizer):
-        def __init__(self) -> None:
-            self.calls = tf.Variable(0.0)
-
-        def __call__(self, weights: Any) -> Any:
-            self.calls.assign_add(0.1)
-            return self.calls * tf.reduce_sum(weights * weights)
-
-    return {"loss": "mse", "regularizer": Growing()}, []
-
-
-def in_constraint(keras: Any) -> Any:
-    class Shrinking(keras.constraints.Constraint):
-        def __init__(self) -> None:
-            self.factor = tf.Variable(1.0)
-
-        def __call__(self, weights: Any) -> Any:
-            self.factor.assign(self.factor * 0.95)
-            return weights * self.factor
-
-    return {"loss": "mse", "constraint": Shrinking()}, []
-
-
 def annealed(step: Any) -> Any:
     """A loss with a variable that a function of a callback moves."""
 
@@ -237,8 +213,6 @@ STATE: dict[str, Any] = {
     "nothing": nothing,
     "in_loss": in_loss,
     "in_schedule": in_schedule,
-    "in_regularizer": in_regularizer,
-    "in_constraint": in_constraint,
     "by_itself": annealed(by_itself),
     "by_mapping": annealed(by_mapping),
     "by_cell": annealed(by_cell),

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 SAID = (
     "not exact",
     "is reset",
-    "reads every batch again",
+    "reads its epoch again",
+    "is not saved",
     "draws other numbers in later epochs",
     "nor a repeated",
 )

@@ -11,13 +11,14 @@ from tfckpt.core.inventory import Role
 from tfckpt.core.text import listed
 from tfckpt.errors import SaveError, TfckptError
 from tfckpt.live.objects.collect import collect, is_model
+from tfckpt.live.variables.distributed import parts
+from tfckpt.live.variables.variables import is_variable, on_host, raw
 from tfckpt.planning.ema import SLOT
 from tfckpt.policy import Config
 from tfckpt.stored.io.files import LOCAL, join
 from tfckpt.stored.io.new_file import new_file_by_name
 from tfckpt.training.moment import optimizers_of
 from tfckpt.training.restore_by_config import restore_first
-from tfckpt.training.undo import assign_all, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -131,13 +132,21 @@ def _averaged(ema: str, objects: Mapping[str, Any]) -> Iterator[None]:
             hint="write `ema: prefer`, which exports such weights as they are",
         )
     pairs = [(live.variables[of], live.variables[name]) for of, name in averages.items()]
-    kept = values_of([weight for weight, _ in pairs])
-    means = values_of([average for _, average in pairs])
+    kept = _values_of([weight for weight, _ in pairs])
+    means = _values_of([average for _, average in pairs])
     try:
-        assign_all((weight, mean) for (weight, _), (_, mean) in zip(kept, means, strict=True))
+        for (weight, _), (_, mean) in zip(kept, means, strict=True):
+            weight.assign(mean)
         yield
     finally:
-        assign_all(kept)
+        for weight, value in kept:
+            weight.assign(value)
+
+
+def _values_of(variables: Iterable[Any]) -> list[tuple[Any, Any]]:
+    """Each variable with a copy of its value in host memory, since a model may fill the GPU."""
+    held = (part for each in variables if is_variable(each) for part in parts(raw(each)))
+    return [(part, on_host(part.read_value())) for part in held]
 
 
 def _models(objects: Mapping[str, Any]) -> dict[str, Any]:

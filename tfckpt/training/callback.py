@@ -1,6 +1,6 @@
 """The Keras callback, for Keras 3 and tf_keras: restores when ``fit`` begins, saves when due.
 
-``fit_loop`` restores the position within an epoch. The callback moves itself behind all others, so
+``fit`` restores the position within an epoch. The callback moves itself behind all others, so
 that their saved state has seen the same batches and epochs as the model.
 
 Keras does not call a callback when ``fit`` ends by an exception. The signal handlers are then
@@ -12,32 +12,33 @@ from __future__ import annotations
 
 import os
 import weakref
-from functools import partial
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from absl import logging
 
+from tfckpt.core.inventory import Role
 from tfckpt.errors import TfckptError
 from tfckpt.live.variables.flavors import flavor_of
-from tfckpt.planning import Plan, RestoreReport
+from tfckpt.planning import Plan, RestoreReport, Status
 from tfckpt.policy.config import restores_its_own
 from tfckpt.training.best import check_swaps, load_best
-from tfckpt.training.earlier_fit import earlier, is_over, of_another_model, remember
-from tfckpt.training.fit_hooks import Hook, list_of, with_variables
-from tfckpt.training.fit_loop import Loop
+from tfckpt.training.fit import Fit, list_of
+from tfckpt.training.fits import earlier, is_over, of_another_model, remember
 from tfckpt.training.moment import scalars
-from tfckpt.training.state import callback_state
-from tfckpt.training.state.trained import check_fit, check_trained
+from tfckpt.training.resumption import KEYWORD
+from tfckpt.training.trained import check_fit, check_trained
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from tfckpt.manager.checkpoint_manager import CheckpointManager
+    from tfckpt.planning import Step
     from tfckpt.policy import Config
+    from tfckpt.training.fits import Fits
+    from tfckpt.training.resumption import Restoration, Resumption
     from tfckpt.training.saves import Saves
-    from tfckpt.training.state.fits import Fits
-    from tfckpt.training.state.resumption import Restoration, Resumption
 
 
 class Resumable(Protocol):
@@ -124,7 +125,6 @@ def callback_for(  # noqa: C901 (a class of short methods)
         def on_train_begin(self, logs: Any = None) -> None:
             check_trained(self.model, objects)
             _check_alone(self)
-            self.checked = False
             if run.config.manager is not None:
                 check_swaps(run.config.manager.export.ema, list_of(self).callbacks)
             where = _directory(run)
@@ -136,12 +136,25 @@ def callback_for(  # noqa: C901 (a class of short methods)
             if start_over and not run.fits.begun:
                 say(_started_over(run))
             self._known = run.report is not None
-            named = run.config.manager.callbacks if run.config.manager else {}
-            self._loop = Loop(self, objects, run.fits, say, named, end_of=end_of)
             self._left_over = weakref.finalize(self, run.saves.watch())
-            find = partial(with_variables, self.model, self._find)
-            self._loop.begin(find, self._on_resumed, self._on_refused)
-            run.training = Hook(self._loop.training, no_training)
+            named = run.config.manager.callbacks if run.config.manager else {}
+            try:
+                self._fit = Fit(
+                    self,
+                    objects,
+                    run.fits,
+                    say,
+                    named,
+                    end_of=end_of,
+                    on_resumed=self._on_resumed,
+                    on_refused=self._on_refused,
+                )
+                self._fit.begin(self._find)
+            except BaseException:
+                self._on_refused()
+                raise
+            state = weakref.WeakMethod(self._fit.state)
+            run.training = lambda: (state() or no_training)()  # noqa: PLW0108 (asked later)
             if where:
                 remember(self.model, where, run)
 
@@ -181,29 +194,26 @@ def callback_for(  # noqa: C901 (a class of short methods)
             self._left_over()
 
         def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-            self._loop.epoch_begins(epoch, logs)
-            if not self._loop.resuming:
+            self._fit.epoch_begins(epoch)
+            if not self._fit.resuming:
                 run.epoch = epoch
-                _check_states(self)
 
         def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-            self._loop.batch_begins()
+            self._fit.batch_begins()
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            passed_over = self._loop.resuming
-            self._loop.batch_ends()
+            passed_over = self._fit.resuming
+            self._fit.batch_ends(logs)
             if not passed_over:
-                batches = self._loop.batches_of_last_call
+                batches = self._fit.batches_of_last_call
                 say(_saved(run.save_if_batch_due(batches, scalars(logs)), self))
 
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-            passed_over = self._loop.resuming
-            self._loop.epoch_ends()
-            if not passed_over:
-                say(_saved(run.save_if_epoch_due(epoch + 1, scalars(logs)), self))
+            self._fit.epoch_ends()
+            say(_saved(run.save_if_epoch_due(epoch + 1, scalars(logs)), self))
 
         def on_train_end(self, logs: Any = None) -> None:
-            if (later := self._loop.end()) is not None:
+            if (later := self._fit.end()) is not None:
                 run.resumption, run.saves.ahead = later, later.prefix
             run.sync()
             config = run.config.manager
@@ -267,15 +277,6 @@ def _beforehand(run: Resumable) -> str:
     return _COMPILED_AGAIN if restored and run.saves.compiled_again else ""
 
 
-def _check_states(callback: Any) -> None:
-    """Raise before the first step, not at the first save, if a callback's state cannot be saved."""
-    manager = callback.tfckpt_run.config.manager
-    if manager is not None and not callback.checked:
-        others = [each for each in list_of(callback).callbacks if each is not callback]
-        callback_state.collect(others, manager.callbacks)
-    callback.checked = True
-
-
 def _directory(run: Resumable) -> str:
     if run.config.manager is None:
         return ""
@@ -310,11 +311,18 @@ def _summary(report: RestoreReport | None) -> str:
     if not report.path:
         return str(report)
     passed_over = "".join(f"passed over: {reason}\n" for reason in report.rejected)
-    counts = ", ".join(f"{count} {status}" for status, count in report.counts.items())
+    counted = Counter(step.status for step in report.plan.steps if not _of_fit(step))
+    counts = ", ".join(f"{counted[each]} {each}" for each in Status if counted[each])
     epoch = "" if report.epoch is None else f" (epoch {report.epoch})"
     chosen = f", {report.plan.chosen}" if report.plan.chosen else ""
     lines = f"restored {report.path}{epoch}{chosen}: {counts}", report.training, report.replacements
     return passed_over + "\n".join(filter(None, lines))
+
+
+def _of_fit(step: Step) -> bool:
+    """Whether a line of the plan is of the training state, which has a sentence of its own."""
+    made_later = step.entry.role is Role.METRIC and step.status is Status.UNEXPECTED
+    return made_later or step.source.partition("/")[0] == KEYWORD
 
 
 def _print(line: str) -> None:

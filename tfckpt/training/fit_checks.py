@@ -12,14 +12,14 @@ from tfckpt.live.private.runtime import global_seed
 from tfckpt.live.program_state import iterators
 from tfckpt.live.variables.flavors import flavor_of, has_own_step
 from tfckpt.planning import Status
-from tfckpt.training.state.trained import own_variables
+from tfckpt.training.trained import own_variables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tfckpt.live.program_state.captured import Captured
     from tfckpt.planning import Plan
-    from tfckpt.training.state.position import Position
+    from tfckpt.training.position import Position
 
 _SHOWN = 3
 _DRAWS = re.compile("Random(?!Dataset).*|TruncatedNormal|ParameterizedTruncatedNormal|Multinomial")
@@ -37,7 +37,7 @@ def about_data(iterator: Any, captured: Captured) -> Iterator[str]:
     if not tf_data.shows_seeds():
         yield (
             "tfckpt does not know what the datasets of this TensorFlow draw from "
-            f"({versions.in_use()}): a resumed training reads every batch again, and is exact if "
+            f"({versions.in_use()}): a resumed training reads its epoch again, and is exact if "
             "the same batches come in the same order"
         )
         return
@@ -47,7 +47,7 @@ def about_data(iterator: Any, captured: Captured) -> Iterator[str]:
         yield (
             "the dataset has a state that cannot be saved (of Python code, of a distribution "
             "strategy, of a shuffle inside a shuffle, repeat or cache in memory, or of random "
-            "operations beside variables): a resumed training reads every batch again, and is "
+            "operations beside variables): a resumed training reads its epoch again, and is "
             "exact if the same batches come in the same order"
         )
     elif iterators.draws(iterator, captured, seeded=seeded):

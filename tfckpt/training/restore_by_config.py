@@ -38,14 +38,14 @@ from tfckpt.manager.source_selection import PASSED_OVER, Selection, choice_from_
 from tfckpt.planning import Plan, RestoreReport
 from tfckpt.planning.checks.step import is_save_counter
 from tfckpt.stored.io.files import same_directory
-from tfckpt.training.state.resumption import KEYWORD, Restoration, Resumption, for_fit
+from tfckpt.training.resumption import KEYWORD, Restoration, Resumption, for_fit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tfckpt.live.restoring.restore import Choice, Prepared
     from tfckpt.policy import Config, Manager
-    from tfckpt.training.state.position import Position
+    from tfckpt.training.position import Position
 
 _KINDS = {
     "weights": {Role.WEIGHT, Role.STATE},

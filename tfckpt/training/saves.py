@@ -24,7 +24,7 @@ from tfckpt.manager.triggers import Triggers
 from tfckpt.policy import Save
 from tfckpt.training.best import check_averages, export_weights
 from tfckpt.training.moment import Moment, optimizers_of, step_of
-from tfckpt.training.state.resumption import attached
+from tfckpt.training.resumption import attached
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

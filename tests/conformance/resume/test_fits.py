@@ -215,11 +215,11 @@ def network_of(program: Program) -> list[np.ndarray]:
     return network(program._keras).get_weights()
 
 
-def test_between_two_fits_the_model_has_the_weights_of_the_checkpoint(program) -> None:
-    """Keras has put averages in their place by then, which are those of a new optimizer."""
+def test_between_two_fits_the_model_has_the_averages_of_the_first(program) -> None:
+    """Keras puts them in place of the weights as a ``fit`` ends."""
     killed = program(averages)
     killed.killed(1, 1, 1)
-    weights = killed.model.get_weights()
+    weights = killed.between
     killed.killed(1, 1, 1)
     np.testing.assert_equal(killed.between, weights)
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 from tfckpt.core.inventory import Role
 from tfckpt.errors import NotBuiltError
 from tfckpt.live.objects.collect import is_model
-from tfckpt.live.private import tf_keras
+from tfckpt.live.private import fit, tf_keras
 from tfckpt.live.private.either_keras import layers_below, with_layers_below
 from tfckpt.live.variables.flavors import flavor_of, has_named_slots, is_optimizer, name_of
 from tfckpt.live.variables.variables import raw
@@ -74,6 +74,8 @@ def build_by_step(model: Any, spec: Any) -> None:
     """Create every variable of a compiled model by tracing its first step, as ``fit`` would.
 
     ``spec`` is that of one batch. Only initializers run: no batch is taken, no value is assigned.
+    Within a ``fit`` that runs no eager steps, its train function is traced, which it does not do
+    again.
     """
 
     def step(batch: Any) -> Any:
@@ -83,6 +85,8 @@ def build_by_step(model: Any, spec: Any) -> None:
     converts = getattr(flavor_of(model), "name", "") == "tf_keras" or model.run_eagerly
     try:
         with model.distribute_strategy.scope():
+            if not tf.distribute.has_strategy() and fit.trace(model, tf.data.IteratorSpec(spec)):
+                return
             tf.function(step, autograph=converts).get_concrete_function(spec)
     except Exception as error:
         raise NotBuiltError(

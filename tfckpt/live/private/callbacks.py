@@ -1,47 +1,18 @@
-"""The attributes in which Keras's callbacks keep their state, by class.
+"""The attributes of Keras's callbacks that are no state of a training, by class.
 
-Seen in Keras 3.1 to 3.15 and tf_keras 2.16 to 2.21; releases lack some, which are skipped.
+Seen in Keras 3.1 to 3.15 and tf_keras 2.16 to 2.21 (keras/src/callbacks/*.py and
+tf_keras/src/callbacks.py).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-# keras/src/callbacks/*.py and tf_keras/src/callbacks.py; missing attributes are skipped.
-STATE: dict[str, tuple[str, ...]] = {
-    "BackupAndRestore": (),
-    "BaseLogger": ("seen", "totals"),
-    "CSVLogger": (),
-    "EarlyStopping": ("wait", "stopped_epoch", "best", "best_epoch"),
-    "History": ("epoch", "history"),
-    "LambdaCallback": (),
-    "LearningRateScheduler": (),
-    "ModelCheckpoint": (
-        "best",
-        "epochs_since_last_save",
-        "_batches_seen_since_last_saving",
-        "_last_batch_seen",
-        "_current_epoch",
-    ),
-    "OrbaxCheckpoint": (
-        "best",
-        "_batches_seen_since_last_saving",
-        "_last_batch_seen",
-        "_total_batches_seen",
-    ),
-    "ProgbarLogger": (),
-    "ReduceLROnPlateau": ("wait", "cooldown_counter", "best"),
-    "RemoteMonitor": (),
-    "SwapEMAWeights": ("_ema_weights_in_model",),
-    "TensorBoard": ("_global_train_batch", "_global_test_batch", "_train_step"),
-    "TerminateOnNaN": (),
-}
 # What a callback was given, what `fit` makes again as it begins, and what is the model's.
 NO_STATE = {
     "BackupAndRestore": "_batches_count _batches_seen_since_last_saving _current_epoch "
     "_last_batch_seen _initial_epoch _training_state",
     "CSVLogger": "append_header csv_file keys writer",
-    "EarlyStopping": "best_weights",
     "ModelCheckpoint": "_write_filepath",
     "OrbaxCheckpoint": "_async_futures",
     "ProgbarLogger": "_called_in_fit _train_step _test_step _predict_step progbar seen "
@@ -51,11 +22,20 @@ NO_STATE = {
     "TensorBoard": "_batch_start_time _epoch_start_time _batch_trace_context _is_tracing "
     "_previous_epoch_iterations _prev_summary_state _profiler_started _should_trace "
     "_should_write_train_graph _start_batch _stop_batch _summary_module "
-    "_train_accumulated_time metadata_path tensor_name",
+    "_train_accumulated_time _writers metadata_path tensor_name",
 }
-OF_ALL = frozenset({"learning_rate", "min_delta", "monitor_op", "stop_training"})
-SET_UP = frozenset({"__init__", "set_model", "set_params"})
-ARRAYS = {"EarlyStopping": "best_weights"}
+OF_ALL = frozenset(
+    [
+        "learning_rate",
+        "min_delta",
+        "monitor_op",
+        "stop_training",
+        "model",
+        "_model",
+        "params",
+        "validation_data",
+    ]
+)
 
 
 def keep_best(callback: Any) -> None:

@@ -3,7 +3,7 @@
 Keras 3 reads the model's ``_initial_epoch`` after ``on_train_begin``
 (keras/src/backend/tensorflow/trainer.py), tf_keras calls its ``_training_state``
 (tf_keras/src/engine/training.py). Whether they have done so shows in the epoch that they begin
-with, which ``training/fit_loop.py`` checks.
+with, which :class:`Start` checks.
 
 Seen in Keras 3.1 to 3.15 and tf_keras 2.16 to 2.21.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.live.private import versions
@@ -20,9 +21,6 @@ from tfckpt.live.private.parts import changed, required
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
-
-# tf_keras's and Keras 3's own counters, which are no variables of the model.
-COUNTERS = ("_train_counter", "_test_counter", "_predict_counter", "_steps_per_execution")
 
 
 def _package(model: Any) -> str:
@@ -36,47 +34,60 @@ def is_keras3(model: Any) -> bool:
 # Where it begins
 
 
-class _Counters:
-    """Tells tf_keras the epoch and the step to begin at."""
+class _Epoch(int):
+    """The epoch that Keras 3 begins one ``fit`` at; false in any other one."""
 
-    def __init__(self, epoch: int) -> None:
-        self._epoch = epoch
+    source: Any
+
+    def __bool__(self) -> bool:
+        return sys._getframe(1).f_locals.get("epoch_iterator") is self.source
+
+
+class _Counters:
+    """Tells tf_keras the epoch and the step that one ``fit`` begins at."""
+
+    def __init__(self, model: Any, epoch: int) -> None:
+        self._epoch, self._source, self._model = epoch, _source(model), weakref.ref(model)
 
     def maybe_load_initial_counters_from_ckpt(
         self, steps_per_epoch: int, initial_epoch: int, mode: Any
     ) -> tuple[int, int]:
+        model = self._model()
+        if model is None or _source(model) is not self._source:  # another `fit` after an error
+            return initial_epoch, 0
         return max(initial_epoch, self._epoch), 0
 
 
 class Start:
-    """Has ``fit`` begin at an epoch; 0 leaves it to its caller."""
+    """Has the running ``fit`` begin at an epoch; 0 leaves it to its caller."""
 
     def __init__(self, model: Any, epoch: int) -> None:
-        self._model, self._epoch = model, epoch
-        _start_at(model, epoch)
+        self._model, self._epoch = model, epoch if _source(model) is not None else 0
+        if not self._epoch:
+            return
+        if is_keras3(model):
+            required(model, "_initial_epoch")
+            model._initial_epoch = _Epoch(epoch)
+            model._initial_epoch.source = _source(model)
+        else:
+            required(model, "_training_state")
+            model._training_state = _Counters(model, epoch)
 
     def check(self, epoch: int) -> None:
-        """In the first epoch; the next ``fit`` is left to its caller."""
-        give_start_back(self._model)
+        """In the first epoch."""
+        if not self._epoch:
+            return
+        name = "_initial_epoch" if is_keras3(self._model) else "_training_state"
+        setattr(self._model, name, None)
         if epoch < self._epoch:
             what = f"`fit` was asked to begin at epoch {self._epoch} and began at {epoch}"
             raise changed(_package(self._model), what)
 
 
-def give_start_back(model: Any) -> None:
-    """Leave it to the caller of ``fit`` where it begins."""
-    _start_at(model, 0)
-
-
-def _start_at(model: Any, epoch: int) -> None:
-    if is_keras3(model):
-        required(model, "_initial_epoch")
-        model._initial_epoch = epoch or None
-    elif epoch:
-        required(model, "_training_state")
-        model._training_state = _Counters(epoch)
-    elif isinstance(getattr(model, "_training_state", None), _Counters):
-        model._training_state = None
+def initial_epoch_of(model: Any) -> int | None:
+    """The epoch that the caller of the running ``fit`` asked for; None outside of it."""
+    frame = _frame(model, "fit")
+    return None if frame is None else int(frame.f_locals["initial_epoch"])
 
 
 # What it calls
@@ -87,41 +98,62 @@ def train_function(model: Any) -> Any:
     return required(model, "train_function")
 
 
-def set_train_function(model: Any, function: Any) -> None:
-    vars(model)["train_function"] = function  # past the model's tracking of attributes
+class PassedOver:
+    """Stands for the train function where a ``fit`` skips what was trained before.
+
+    It calls ``step`` while its object exists, and else the model's own function.
+    """
+
+    def __init__(self, model: Any, step: Callable[[Any], Any]) -> None:
+        self._step = weakref.WeakMethod(step)
+        self.model, self.own = weakref.ref(model), own_train_function(model)
+        vars(model)["train_function"] = self  # past the model's tracking of attributes
+
+    def __call__(self, iterator: Any) -> Any:
+        step = self._step()
+        return self.give_back()(iterator) if step is None else step(iterator)
+
+    def give_back(self) -> Any:
+        """The model gets its own function back."""
+        if (model := self.model()) is not None and train_function(model) is self:
+            vars(model)["train_function"] = self.own
+        return self.own
+
+
+def own_train_function(model: Any) -> Any:
+    """Keras's train function of the model, which is replaced when the model is compiled again."""
+    function = train_function(model)
+    return function.own if isinstance(function, PassedOver) else function
+
+
+def trace(model: Any, iterator: Any) -> bool:
+    """Trace the train function for an iterator or its spec; whether it is one that is traced.
+
+    What Keras calls then is this trace. No batch is taken; initializers of new variables run.
+    """
+    for function in _traced(own_train_function(model)):
+        if "iterator" in inspect.signature(function.python_function).parameters:
+            function.get_concrete_function(iterator=iterator)
+            return True
+    return False
 
 
 def definitions_of(function: Any) -> Iterator[Any]:
-    """The graphs of a train function, as far as it was traced; none of an eager one.
+    """The graphs of a train function, as far as it was traced; none of an eager one."""
+    for traced in _traced(function):
+        yield from (each.graph.as_graph_def() for each in traced._list_all_concrete_functions())
 
-    Keras 3 makes a function of Python that calls the traced one, which only its closure has.
-    """
+
+def _traced(function: Any) -> Iterator[Any]:
+    """What is traced: Keras 3 makes a function of Python that calls it, in its closure."""
     waiting, seen = [function], set[int]()
     while waiting:
         each = waiting.pop()
-        if (graphs := getattr(each, "_list_all_concrete_functions", None)) is not None:
-            yield from (traced.graph.as_graph_def() for traced in graphs())
+        if hasattr(each, "_list_all_concrete_functions"):
+            yield each
         elif id(each) not in seen and _is_of_trainer(each):
             seen.add(id(each))
             waiting += inspect.getclosurevars(each).nonlocals.values()
-
-
-def not_called(model: Any) -> Exception:
-    """The error for a batch that ends without a call of the function that was set."""
-    return changed(_package(model), "`fit` has ended a batch without calling `train_function`")
-
-
-def evaluates(model: Any) -> Any:
-    """The model's own method that says whether an epoch ends with an evaluation."""
-    return required(model, "_should_eval")
-
-
-def set_evaluates(model: Any, function: Callable[..., Any] | None) -> None:
-    """Ask another function; None for the model's own method."""
-    if function is None:
-        vars(model).pop("_should_eval", None)
-    else:
-        vars(model)["_should_eval"] = function
 
 
 def steps_per_execution(model: Any) -> Any:
@@ -179,16 +211,68 @@ def _not_made(source: Any) -> None:
         required(source, "_current_iterator")
 
 
+def iterator_of(model: Any) -> Any:
+    """The iterator that the running ``fit`` gives to the train function; None outside of it."""
+    frame = _frame(model, "fit")
+    return None if frame is None else frame.f_locals.get("iterator")
+
+
+def goes_on(model: Any) -> bool:
+    """Whether the running ``fit`` takes several epochs from one iterator."""
+    if (found := _source(model)) is None:
+        return False
+    if is_keras3(model):
+        return required(found, "steps_per_epoch") is not None
+    return not required(found, "_adapter").should_recreate_iterator()
+
+
+def batches_object_of(model: Any) -> Any:
+    """The `PyDataset` or `Sequence` that makes the batches of the running ``fit``, or None."""
+    adapter = getattr(_source(model), "data_adapter" if is_keras3(model) else "_adapter", None)
+    return getattr(adapter, "py_dataset", getattr(adapter, "_keras_sequence", None))
+
+
+def end_epoch(model: Any) -> None:
+    """What tf_keras does with its data after callbacks have seen the end of an epoch."""
+    if not is_keras3(model) and (found := _source(model)) is not None:
+        required(found, "_adapter").on_epoch_end()
+
+
+def inferred_steps(model: Any) -> int | None:
+    """How many steps of an epoch tf_keras has seen of a dataset that does not say its size."""
+    found = None if is_keras3(model) else _source(model)
+    return None if found is None else required(found, "_inferred_steps")
+
+
+def count_steps_seen(model: Any, batches: int) -> None:
+    """Batches that Keras 3 has taken from the current iterator in earlier epochs."""
+    found = _source(model) if is_keras3(model) else None
+    if found is not None and "_steps_seen" in vars(found):
+        found._steps_seen += batches
+
+
+def set_inferred_steps(model: Any, steps: int | None) -> None:
+    found = None if is_keras3(model) else _source(model)
+    if found is not None and steps is not None and required(found, "_inferred_steps") is None:
+        found._inferred_steps = steps
+
+
 def _source(model: Any) -> Any:
     """The object that makes the iterators of the running ``fit``; None outside of it."""
     name = "epoch_iterator" if is_keras3(model) else "data_handler"
+    if (frame := _frame(model, "fit")) is None:
+        return None
+    if name not in frame.f_locals:
+        raise changed(_package(model), f"`fit` has no variable {name!r}")
+    return frame.f_locals[name]
+
+
+def _frame(model: Any, method: str) -> FrameType | None:
+    """Of a running method of the model."""
     for frame in _callers():
-        if frame.f_code.co_name == "fit" and _is_of_keras(frame):
-            local = frame.f_locals
-            if local.get("self") is model:
-                if name not in local:
-                    raise changed(_package(model), f"`fit` has no variable {name!r}")
-                return local[name]
+        of_keras = frame.f_code.co_name == method and _is_of_keras(frame)
+        if of_keras and frame.f_locals.get("self") is model:
+            return frame
     return None
 
 

@@ -7,9 +7,9 @@ check off for its own pipelines over NumPy arrays, so it is requested explicitly
 only sees operations that have run, so its answer is valid once a batch was taken.
 
 A shuffle draws new seeds for every pass from a counter that all iterators of the dataset share.
-Keras's loop creates the same number of iterators again, which counts the same passes, except those
-of a shuffle inside another shuffle or a repeat. Restoring an iterator whose shuffle was exhausted
-counts one pass too many (tensorflow/core/kernels/data/shuffle_dataset_op.cc), which is corrected.
+Each iterator that is made counts one pass, except for a shuffle inside another shuffle or a repeat,
+of which earlier passes are read again. Restoring an iterator whose shuffle was exhausted counts one
+pass too many (tensorflow/core/kernels/data/shuffle_dataset_op.cc), which is corrected.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tfckpt.live.private import tf_data
 from tfckpt.live.program_state.captured import SavedIterator, serialized
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from tfckpt.live.program_state.captured import Captured
 
@@ -39,18 +39,18 @@ _FAIL = tf.data.experimental.ExternalStatePolicy.FAIL.value
 _IGNORE = tf.data.experimental.ExternalStatePolicy.IGNORE
 
 
-def kind_of(iterator: Any, found: Captured, *, seeded: bool, iterators: int = 1) -> str:
+def kind_of(iterator: Any, found: Captured, *, seeded: bool, passes: int = 1) -> str:
     """How to get back to the same batch: ``saved``, ``counted`` or ``replayed``.
 
     ``saved`` if the iterator can be saved; ``counted`` if a new one gives the same batches again;
-    ``replayed`` if a batch depends on all earlier ones.
+    ``replayed`` if what it gives depends on more than that.
     """
     # A strategy's iterator cannot be inspected.
     if not isinstance(iterator, tf.data.Iterator) or not tf_data.shows_seeds():
         return REPLAYED
     dataset = tf_data.dataset_of(iterator)
-    alone = iterators == 1 and int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY
-    if _keeps_an_order(dataset) or (seeded and not alone and not _one_pass(dataset)):
+    alone = passes == 1 and int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY
+    if _below_caches(dataset) or (seeded and not alone and not _one_pass(dataset)):
         return REPLAYED
     try:
         tf.raw_ops.SerializeIterator(
@@ -87,11 +87,28 @@ def draws(iterator: Any, found: Captured, *, seeded: bool) -> bool:
     return dataset is not None and any(unseeded for *_, unseeded in _shuffles(dataset))
 
 
-def count_passes(dataset: Any, number: int) -> None:
-    """Have the shuffles of a dataset count passes, as if so many iterators had been made of it."""
-    if isinstance(dataset, tf.data.Dataset) and _one_pass(dataset) and list(_shuffles(dataset)):
-        for _ in range(number):
-            iter(dataset)
+def count_passes(dataset: Any, number: int, unread: int = 0, *, alternates: bool = False) -> None:
+    """Make a dataset draw as if it had been read so many times.
+
+    Its shuffles count the iterators that are made of it, where each counts one pass; else, and to
+    fill a cache that keeps an order, it is read. ``unread`` iterators were made before the first
+    that was read, and will be made again; of those that alternate, each second was not read.
+    """
+    if not isinstance(dataset, tf.data.Dataset):
+        return
+    shuffles = [each for each, *_ in _shuffles(dataset)]
+    one_pass, kept = _one_pass(dataset), _below_caches(dataset)
+    for _ in range(unread if number and kept and not {*map(id, shuffles)} - kept else 0):
+        iter(dataset)  # only the cached order hangs on how many there are
+    for count in range(number if shuffles or kept else 0):
+        iterator = iter(dataset)
+        if (not one_pass and not (alternates and count % 2)) or (kept and not count):
+            pull(iterator, None)
+
+
+def counts_passes(dataset: Any) -> bool:
+    """Whether the iterators that are made of a dataset are all that its later ones depend on."""
+    return isinstance(dataset, tf.data.Dataset) and _one_pass(dataset)
 
 
 def state_of(dataset: Any, found: Captured) -> set[int]:
@@ -101,11 +118,11 @@ def state_of(dataset: Any, found: Captured) -> set[int]:
     return shuffles | set(map(id, found.handles))
 
 
-def _keeps_an_order(dataset: Any) -> bool:
-    """Whether a cache in memory holds the order of a shuffle below it, drawn in this process."""
+def _below_caches(dataset: Any) -> set[int]:
+    """Ids of the shuffles whose order a cache in memory holds, drawn in this process."""
     caches = (each for each in all_below(dataset) if tf_data.is_kept_in_memory(each))
     below = all_below(*(each for cache in caches for each in tf_data.inputs_of(cache)))
-    return any(map(tf_data.seeds_of, below))
+    return {id(each) for each in below if tf_data.seeds_of(each)}
 
 
 def _one_pass(dataset: Any) -> bool:
@@ -124,19 +141,18 @@ def _shuffles(dataset: Any) -> Iterator[tuple[Any, bool, bool]]:
             yield each, id(each) in called, not any(map(int, seeds))
 
 
-def element_of(iterator: Any) -> str:
+def element_of(dataset: Any) -> str:
     """The dtypes and shapes of a batch, as a string to compare."""
-    return str(tf.nest.map_structure(str, iterator.element_spec))
+    return str(tf.nest.map_structure(str, dataset.element_spec))
 
 
-def content_of(iterator: Any) -> str:
+def content_of(dataset: Any) -> str:
     """A checksum of sampled numbers in the dataset's tensors; "" if it has none.
 
     Strings are ignored: file names may differ where the files do not.
     """
     checksum, found = 0, False
-    dataset = tf_data.dataset_of(iterator)
-    for each in () if dataset is None else all_below(dataset):
+    for each in all_below(dataset) if tf_data.is_dataset(dataset) else ():
         for tensor in tf_data.tensors_of(each):
             if hasattr(tensor, "numpy") and tensor.dtype.is_numpy_compatible:
                 array = np.asarray(tensor)  # without a copy
@@ -148,18 +164,11 @@ def content_of(iterator: Any) -> str:
     return f"{checksum:08x}" if found else ""
 
 
-def size_of(iterator: Any) -> int | None:
-    """The number of batches in the dataset; None if unknown or infinite."""
-    dataset = tf_data.dataset_of(iterator)
-    size = -1 if dataset is None else int(dataset.cardinality())
-    return size if size >= 0 else None
-
-
-def pull(iterator: Any, count: int) -> int:
-    """Take and drop up to ``count`` batches; returns how many there were."""
+def pull(iterator: Any, count: int | None) -> int:
+    """Take and drop up to ``count`` batches, None for all; returns how many there were."""
     taken = 0
     with contextlib.suppress(*RAN_OUT):
-        while taken < count:
+        while count is None or taken < count:
             iterator.get_next()
             taken += 1
     return taken
@@ -176,44 +185,14 @@ class StoredState(tf.Module):  # type: ignore[misc]
             setattr(self, f"array_{place}", tf.Variable(value, trainable=False))
 
 
-def mark(iterator: Any) -> Any:
-    """The serialized new iterator, to reset the pass counter later; None if not needed."""
-    if not _one_pass(tf_data.dataset_of(iterator)):
-        return None
-    return serialized(tf_data.resource_of(iterator))
-
-
-def place(prefix: str, key: str, iterator: Any, marked: Any) -> None:
-    """Restore an iterator from the state under a key, without counting another pass."""
+def place(prefix: str, key: str, iterator: Any) -> None:
+    """Restore a new iterator from the state under a key, without counting another pass."""
+    dataset, resource = tf_data.dataset_of(iterator), tf_data.resource_of(iterator)
+    new = serialized(resource) if _one_pass(dataset) else None
     restore_objects(prefix, {key: SavedIterator(iterator)})
-    _leave_passes(iterator, marked)
-
-
-def stop(iterator: Any, marked: Any) -> None:
-    """Stop prefetching until the next batch is requested."""
-    resource = tf_data.resource_of(iterator)
-    tf.raw_ops.DeserializeIterator(resource_handle=resource, serialized=serialized(resource))
-    _leave_passes(iterator, marked)
-
-
-def _leave_passes(iterator: Any, marked: Any) -> None:
-    if marked is not None:
-        another = iter(tf_data.dataset_of(iterator))
-        tf.raw_ops.DeserializeIterator(
-            resource_handle=tf_data.resource_of(another), serialized=marked
-        )
-
-
-def with_numbers(logs: Any, numbers: Mapping[str, float]) -> Any:
-    """Logs with some numbers replaced, of the same dtypes."""
-    if not isinstance(logs, dict):
-        return logs
-    return {
-        name: tf.constant(numbers[name], tf.as_dtype(value.dtype))
-        if name in numbers and hasattr(value, "dtype")
-        else value
-        for name, value in logs.items()
-    }
+    if new is not None:
+        another = tf_data.resource_of(iter(dataset))
+        tf.raw_ops.DeserializeIterator(resource_handle=another, serialized=new)
 
 
 def numbers_in(logs: Any) -> dict[str, float]:

@@ -20,15 +20,15 @@ from tfckpt.live.objects.collect import collect
 from tfckpt.live.private.tensorflow import track, track_no_more
 from tfckpt.live.program_state import iterators, random_state
 from tfckpt.live.restoring.restore import carry_out, check, prepare
-from tfckpt.training.state import extra_state, fits, refusals
-from tfckpt.training.state.position import KEY, position_in
+from tfckpt.training import fits
+from tfckpt.training.position import KEY, of_the_data, position_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tfckpt.live.restoring.restore import Choice, Prepared
     from tfckpt.planning import RestoreReport, Step
-    from tfckpt.training.state.position import Position
+    from tfckpt.training.position import Position
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,20 +75,19 @@ class Resumption:
         self.position = position_in(record.training, self.prefix) if record else None
         self.histories = record.training.get(fits.KEY) if record else None
         self.passes = fits.passes_in(record.training) if record else []
-        self.values = record.training.get(extra_state.KEY, {}) if record else {}
         self._versions = record.versions if record else {}
         self._of_loop = (record.training.get(random_state.KEY) if record else None) or {}
         self._generators()
 
-    def place(self, iterator: Any, mark: Any) -> None:
-        """Restore the state of an iterator; ``mark`` is its own state before the first batch."""
+    def place(self, iterator: Any) -> None:
+        """Restore the state of a new iterator."""
         if self._iterator is None:
-            raise refusals.of_the_data(f"{self.prefix}: the checkpoint has no iterator")
+            raise of_the_data(f"{self.prefix}: the checkpoint has no iterator", restored=True)
         try:
-            iterators.place(self.prefix, self._iterator.key, iterator, mark)
+            iterators.place(self.prefix, self._iterator.key, iterator)
         except Exception as error:
             what = f"{self.prefix}: the dataset does not accept the saved iterator ({error})"
-            raise refusals.of_the_data(what) from error
+            raise of_the_data(what, restored=True) from error
 
     def keep(self) -> None:
         """The caller has restored it before: variables that exist now keep their values."""
@@ -100,12 +99,17 @@ class Resumption:
         with self._prepared() as (prepared, workers):
             check(for_fit(prepared, self, fit), workers)
 
-    def restore_weights(self, end: str | None) -> None:
-        """Restore only the models' weights, for the code between this ``fit`` and a later one.
+    def restore_end(self, end: str) -> None:
+        """Restore the checkpoint at the end of a ``fit``, for the code between it and a later one.
 
-        ``end`` is the checkpoint at the end of this one; None if it is not kept.
+        Its weights alone where its optimizer is another one by now.
         """
         with self._prepared(end) as (prepared, workers):
+            carry_out(_weights_of(prepared) if prepared.plan.errors else prepared, workers)
+
+    def restore_weights(self) -> None:
+        """Restore only the models' weights of the checkpoint of a later ``fit``."""
+        with self._prepared() as (prepared, workers):
             carry_out(_weights_of(prepared), workers)
 
     def waits(self, fit: int) -> bool:
@@ -113,7 +117,7 @@ class Resumption:
         return self.position is not None and self.position.fit >= fit
 
     def restore(self) -> tuple[Restoration, Mapping[str, Any]]:
-        """Assign all variables, including those created since ``fit`` began; and :meth:`arrays`."""
+        """Assign all variables, also those created since ``fit`` began; and the arrays, by name."""
         with self._prepared() as (whole, workers):
             prepared = _some(whole, lambda step: step.name not in self._kept)
             carry_out(prepared, workers)
@@ -141,20 +145,15 @@ class Resumption:
                 *(self.prefix, stored, live),
             )
 
-    def arrays(self) -> Mapping[str, Any]:
-        """The arrays of the training state, by name."""
-        with self._prepared() as (prepared, _):
-            return self._arrays(prepared)
-
     def _arrays(self, prepared: Prepared) -> Mapping[str, Any]:
         entries, values = prepared.stored.inventory.entries, prepared.stored.values
         names = self.position.arrays if self.position else []
         stored = {name: entries.get(f"{KEYWORD}/array_{n}") for n, name in enumerate(names)}
         return {name: values.read(entry.key) for name, entry in stored.items() if entry}
 
-    def put_generators(self) -> None:
+    def put_generators(self, but: Sequence[str] = ()) -> None:
         """Restore the process's random generators; of a loop of one's own at once."""
-        for assign in self._generators():
+        for assign in self._generators(but):
             assign()
 
     @contextlib.contextmanager
@@ -166,16 +165,13 @@ class Resumption:
         ):
             yield prepared, workers
 
-    def _generators(self) -> Sequence[Callable[[], object]]:
+    def _generators(self, but: Sequence[str] = ()) -> Sequence[Callable[[], object]]:
         """Functions that restore each random generator."""
         if "seeds" not in self.parts:
             return ()
         try:
-            saved = dict(self.position.generators if self.position else self._of_loop)
-            if self.position and self.position.data == iterators.REPLAYED:
-                for name in {"python", "numpy"} & saved.keys():  # reading the batches advances them
-                    del saved[name]
-            return random_state.checked(saved)
+            saved = self.position.generators if self.position else self._of_loop
+            return random_state.checked({n: v for n, v in saved.items() if n not in but})
         except (AttributeError, TypeError, ValueError, KeyError) as error:
             message = (
                 f"the commit record's 'training' has an invalid random generator state: {error}"
@@ -210,12 +206,9 @@ def _some(prepared: Prepared, chosen: Callable[[Step], bool]) -> Prepared:
     return dataclasses.replace(prepared, plan=dataclasses.replace(prepared.plan, steps=steps))
 
 
-def described(
-    position: Position, held: Any, calls: fits.Fits, values: Mapping[str, Any]
-) -> dict[str, Any]:
+def described(position: Position, held: Any, calls: fits.Fits) -> dict[str, Any]:
     """The training state for the commit record."""
-    optional = {**calls.described(position.fit), extra_state.KEY: dict(values)}
-    more = {key: value for key, value in optional.items() if value}
+    more = {key: value for key, value in calls.described(position.fit).items() if value}
     return {KEY: position.to_json()[KEY], KEYWORD: held is not None, **more}
 
 

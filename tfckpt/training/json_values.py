@@ -4,8 +4,9 @@ A type that JSON does not have is a mapping with one key that begins with ``$`` 
 a NumPy scalar or small array, infinity, NaN, a tuple, a dict whose order a commit record would not
 keep. Decoding creates numbers, strings, lists, dicts and arrays of numbers, and nothing else.
 
-Refused: any other object, deep nesting, and large arrays. A record may come from anybody, so
-decoding accepts only the types and sizes that encoding writes.
+An array of more than some numbers is not in the JSON: ``store`` gets it, and says its key. Refused:
+any other object, deep nesting, and large arrays without ``store``. A record may come from anybody,
+so decoding accepts only the types and sizes that encoding writes.
 """
 
 from __future__ import annotations
@@ -17,10 +18,13 @@ import ml_dtypes
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
+
+    Store = Callable[[np.ndarray[Any, Any]], str]
 
 MAX_DEPTH = 16
 MAX_ELEMENTS = 10_000
+_INLINE = 64  # numbers of an array, where others can be stored
 MAX_BITS = 1 << 14
 MAX_RANK = 32
 _WIDTHS = (8, 16, 32, 64)
@@ -43,7 +47,7 @@ class NoJSONError(ValueError):
     """Says where in a value, and why: ``['seen'][3] is a set``."""
 
 
-def encode(value: Any, depth: int = 0) -> Any:
+def encode(value: Any, depth: int = 0, store: Store | None = None) -> Any:
     """A value as JSON.
 
     >>> encode({"best": float("inf"), "wait": 2})
@@ -60,16 +64,20 @@ def encode(value: Any, depth: int = 0) -> Any:
     if isinstance(value, np.generic):
         return {f"${value.dtype.name}": _number(value)}
     if isinstance(value, np.ndarray):
+        if store is not None and value.size > _INLINE and value.dtype.kind in "biufcV":
+            return {"$stored": store(value)}
         if value.size > MAX_ELEMENTS:
             raise NoJSONError(f" is an array of {value.size} elements")
         return {"$array": [value.dtype.name, list(value.shape), [_number(v) for v in value.flat]]}
     if type(value) not in _ENCODERS:
         raise NoJSONError(f" is a {type(value).__name__}")
-    return _ENCODERS[type(value)](value, depth + 1)
+    return _ENCODERS[type(value)](value, depth + 1, store)
 
 
-def decode(value: Any, depth: int = 0) -> Any:
-    """The value that was encoded.
+def decode(
+    value: Any, depth: int = 0, stored: Mapping[str, np.ndarray[Any, Any]] | None = None
+) -> Any:
+    """The value that was encoded; ``stored`` has the arrays by their keys.
 
     >>> decode({"best": {"$float": "inf"}, "wait": 2})
     {'best': inf, 'wait': 2}
@@ -77,18 +85,22 @@ def decode(value: Any, depth: int = 0) -> Any:
     if depth > MAX_DEPTH:
         raise ValueError(f"more than {MAX_DEPTH} levels")
     if isinstance(value, list):
-        return [decode(item, depth + 1) for item in value]
+        return [decode(item, depth + 1, stored) for item in value]
     if not isinstance(value, dict):
         return value
     tag = next(iter(value), "")
     if not tag.startswith("$"):
-        return {key: decode(item, depth + 1) for key, item in value.items()}
+        return {key: decode(item, depth + 1, stored) for key, item in value.items()}
     ((_, inner),) = value.items()
+    if tag == "$stored":
+        return np.array((stored or {})[inner])
     decoder = _DECODERS.get(tag)
-    return _dtype(tag[1:]).type(_element(inner)) if decoder is None else decoder(inner, depth + 1)
+    if decoder is None:
+        return _dtype(tag[1:]).type(_element(inner))
+    return decoder(inner, depth + 1, stored)
 
 
-def _text(value: str, _: int) -> str:
+def _text(value: str, *_: Any) -> str:
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -96,35 +108,36 @@ def _text(value: str, _: int) -> str:
     return value
 
 
-def _int(value: int, _: int) -> Any:
+def _int(value: int, *_: Any) -> Any:
     if value.bit_length() > MAX_BITS:
         raise NoJSONError(f" is a number of {value.bit_length()} bits")
     return value if -_PLAIN_INT <= value < _PLAIN_INT else {"$int": hex(value)}
 
 
-def _float(value: float, _: int) -> Any:
+def _float(value: float, *_: Any) -> Any:
     return value if math.isfinite(value) else {"$float": repr(value)}
 
 
-def _list(value: Iterable[Any], depth: int) -> list[Any]:
-    return [_at(f"[{index}]", item, depth) for index, item in enumerate(value)]
+def _list(value: Iterable[Any], depth: int, store: Store | None) -> list[Any]:
+    return [_at(f"[{index}]", item, depth, store) for index, item in enumerate(value)]
 
 
-def _tuple(value: Iterable[Any], depth: int) -> Any:
-    return {"$tuple": _list(value, depth)}
+def _tuple(value: Iterable[Any], depth: int, store: Store | None) -> Any:
+    return {"$tuple": _list(value, depth, store)}
 
 
-def _dict(value: dict[Any, Any], depth: int) -> Any:
+def _dict(value: dict[Any, Any], depth: int, store: Store | None) -> Any:
     pairs = [
-        [_at(" has a key that", k, depth), _at(f"[{k!r}]", v, depth)] for k, v in value.items()
+        [_at(" has a key that", k, depth), _at(f"[{k!r}]", v, depth, store)]
+        for k, v in value.items()
     ]
     plain = all(type(key) is str and not key.startswith("$") for key in value)
     return dict(pairs) if plain and list(value) == sorted(value) else {"$dict": pairs}
 
 
-def _at(path: str, value: Any, depth: int) -> Any:
+def _at(path: str, value: Any, depth: int, store: Store | None = None) -> Any:
     try:
-        return encode(value, depth)
+        return encode(value, depth, store)
     except NoJSONError as error:
         raise NoJSONError(f"{path}{error}") from None
 
@@ -154,19 +167,19 @@ def _element(item: Any) -> Any:
     return item
 
 
-def _to_float(text: Any, _: int = 0) -> float:
+def _to_float(text: Any, *_: Any) -> float:
     if not isinstance(text, str) or text not in _NONFINITE:
         raise ValueError("expected 'inf', '-inf' or 'nan'")
     return _NONFINITE[text]
 
 
-def _to_int(digits: Any, _: int) -> int:
+def _to_int(digits: Any, *_: Any) -> int:
     if not isinstance(digits, str) or len(digits) > MAX_BITS // 4 + len("-0x"):
         raise ValueError(f"expected a hexadecimal number of at most {MAX_BITS} bits")
     return int(digits, 16)
 
 
-def _to_array(parts: Any, _: int) -> np.ndarray[Any, Any]:
+def _to_array(parts: Any, *_: Any) -> np.ndarray[Any, Any]:
     name, shape, flat = parts
     if len(flat) > MAX_ELEMENTS or len(shape) > MAX_RANK:
         raise ValueError(
@@ -177,15 +190,15 @@ def _to_array(parts: Any, _: int) -> np.ndarray[Any, Any]:
     return np.array([_element(item) for item in flat], _dtype(name)).reshape(shape)
 
 
-def _to_dict(pairs: Any, depth: int) -> dict[Any, Any]:
-    return {decode(key, depth): decode(item, depth) for key, item in pairs}
+def _to_dict(pairs: Any, depth: int, stored: Any) -> dict[Any, Any]:
+    return {decode(key, depth): decode(item, depth, stored) for key, item in pairs}
 
 
-def _to_tuple(items: Any, depth: int) -> tuple[Any, ...]:
-    return tuple(decode(item, depth) for item in items)
+def _to_tuple(items: Any, depth: int, stored: Any) -> tuple[Any, ...]:
+    return tuple(decode(item, depth, stored) for item in items)
 
 
-_ENCODERS: dict[type, Callable[[Any, int], Any]] = {
+_ENCODERS: dict[type, Callable[[Any, int, Any], Any]] = {
     str: _text,
     int: _int,
     float: _float,
@@ -193,7 +206,7 @@ _ENCODERS: dict[type, Callable[[Any, int], Any]] = {
     tuple: _tuple,
     dict: _dict,
 }
-_DECODERS: dict[str, Callable[[Any, int], Any]] = {
+_DECODERS: dict[str, Callable[[Any, int, Any], Any]] = {
     "$array": _to_array,
     "$dict": _to_dict,
     "$float": _to_float,

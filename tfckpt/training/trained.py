@@ -7,17 +7,19 @@ the run is refused.
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.core.inventory import Role
 from tfckpt.errors import TfckptError
 from tfckpt.live.distribution.workers import strategy_without_fit
-from tfckpt.live.objects.collect import collect
+from tfckpt.live.objects.collect import collect, is_model
 from tfckpt.live.private.either_keras import with_layers_below
+from tfckpt.live.variables.flavors import is_optimizer
 from tfckpt.live.variables.variables import is_variable, raw
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 
 def check_trained(model: Any, objects: Mapping[str, Any]) -> None:
@@ -62,6 +64,30 @@ def own_variables(model: Any, objects: Mapping[str, Any]) -> list[Any]:
     held = _identities(collect(objects).variables)
     its = collect({"model": model}).variables.values()
     return [raw(each) for each in its if is_variable(each) and id(raw(each)) not in held]
+
+
+def not_saved(model: Any, objects: Mapping[str, Any], callbacks: Iterable[Any]) -> Iterator[str]:
+    """What callbacks, the loss and the schedule hold directly, and no object of the run has."""
+    holders = {type(each).__name__: each for each in callbacks}
+    holders |= {"the loss": getattr(model, "loss", None)}
+    holders |= {"the schedule": getattr(getattr(model, "optimizer", None), "_learning_rate", None)}
+    known = {**objects, "the trained model": model}
+    for name, holder in holders.items():
+        closure = inspect.isfunction(holder)
+        held = inspect.getclosurevars(holder).nonlocals if closure else _attributes(holder)
+        for each, value in held.items():
+            saved = value is model or (is_variable(value) and holder in callbacks)
+            kept = is_model(value) or is_optimizer(value) or is_variable(value)
+            if kept and not saved and own_variables(value, known):
+                word = each.strip("_")
+                yield (
+                    f"{each} of {name} is not saved: if training changes it, pass it by keyword: "
+                    f"resume(model, directory, {word}={word})"
+                )
+
+
+def _attributes(holder: Any) -> Mapping[str, Any]:
+    return {} if is_variable(holder) else getattr(holder, "__dict__", {})
 
 
 def _identities(variables: Mapping[str, Any]) -> set[int]:

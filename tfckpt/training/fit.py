@@ -1,0 +1,398 @@
+"""One ``fit`` of Keras 3 or tf_keras: where it begins, what it skips, what a save says of it.
+
+Keras is made to begin at the saved epoch. Before the first ``on_epoch_begin`` everything is
+restored; within that epoch, the train function is replaced by one that returns the saved logs, as
+often as it was called before, and no other callback is called. Then the training goes on. Before
+and after, nothing of the model is replaced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from tfckpt.errors import NotBuiltError, RefusedError, TfckptError
+from tfckpt.live.building.build import build_by_step, build_compiled
+from tfckpt.live.private import fit, tf_data
+from tfckpt.live.private.runtime import global_seed
+from tfckpt.live.program_state import iterators, random_state
+from tfckpt.live.variables.flavors import has_own_step
+from tfckpt.live.variables.variables import as_int
+from tfckpt.training import fit_checks
+from tfckpt.training.callback_state import States
+from tfckpt.training.data import Data
+from tfckpt.training.position import (
+    Position,
+    check_seed,
+    in_mid_epoch,
+    of_the_data,
+    other_data,
+    other_initial_epoch,
+    other_steps,
+)
+from tfckpt.training.resumption import described
+from tfckpt.training.trained import not_saved
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tfckpt.training.fits import Fits
+    from tfckpt.training.resumption import Restoration, Resumption
+
+_NO_METRICS = (
+    "not exact: the metrics of this epoch begin again, since its step cannot be traced before it "
+    "runs; so do the logs of the epoch, and what a callback decides by them"
+)
+
+
+class Fit:
+    """One ``fit`` of a model, from ``on_train_begin`` on."""
+
+    def __init__(
+        self,
+        callback: Any,
+        objects: Mapping[str, Any],
+        fits: Fits,
+        say: Callable[[str], None],
+        named: Mapping[str, Sequence[str]],
+        *,
+        end_of: Callable[[int], str | None],
+        on_resumed: Callable[[Restoration | None], None],
+        on_refused: Callable[[], None],
+    ) -> None:
+        self._callback, self._model, self._objects = callback, callback.model, objects
+        self._fits, self._say, self._end_of = fits, say, end_of
+        self._on_resumed, self._on_refused = on_resumed, on_refused
+        self._list = list_of(callback)
+        self._others = [each for each in self._list.callbacks if each is not callback]
+        self._list.callbacks = [*self._others, callback]  # last: it saves what the others have seen
+        self._states = States([*self._others, self._model], named, fits.first)
+        self._number = fits.begin(self._others)
+        self._epochs = int(callback.params["epochs"])
+        self._steps_per_execution = batches_of_a_call(self._model)
+        self._initial_epoch = fit.initial_epoch_of(self._model)
+        self._epoch = self._calls = self._last_calls = self._skip = self.batches_of_last_call = 0
+        self._begun = self._ended = self._resumed = self._called = False
+        self._exact = self._asked = False
+        self._data = Data(self._model, self._number, fits)
+        self._logs: Any = {}
+        self._checks_left = 2  # before the first step, and after it
+        self._said: set[str] = set()
+        self._ahead: tuple[Position, Resumption] | None = None  # where the training goes on
+        self._later: Resumption | None = None
+
+    # Where it begins
+
+    def begin(self, find: Callable[[], Resumption | None]) -> None:
+        """In ``on_train_begin``: find what is resumed, check it, and say where Keras begins."""
+        self._say_once(*self._states.warnings())
+        self._say_once(*not_saved(self._model, self._objects, self._others))
+        _before(self._list, "on_epoch_begin", self._all_have_begun)
+        resumption = self._found(find)
+        position = None if resumption is None else resumption.position
+        if resumption is None or position is None or position.fit < self._number:
+            first = resumption.epoch if resumption is not None and position is None else 0
+            self._go(None)
+            if first >= self._epochs:
+                self._say_once(fit_checks.about_end(first, self._epochs, 0))
+        elif position.fit > self._number:  # a later `fit` goes on
+            first, self._later = self._epochs, resumption
+            end = self._end_of(self._number)
+            self._say_once(fit_checks.about_another(self._number, position, kept=end is not None))
+            self._data.skip(resumption.passes)
+            build_compiled(self._model)  # at the end Keras reads the averages of its optimizer
+            if end is not None:
+                resumption.restore_end(end)
+            self._end_restored = end is not None
+        elif position.finished >= self._epochs or self._was_stopped(position, resumption):
+            first = self._epochs
+            self._data.skip(resumption.passes)
+            self._epoch, self._calls, self._ended = position.epoch, position.calls, position.ended
+            arrays = self._restore(resumption, position)
+            self._begun, parts = True, resumption.parts
+            _before(
+                self._list,
+                "on_train_end",
+                lambda: self._restore_callbacks(position, parts, arrays),
+            )
+            self._say_once(fit_checks.about_end(position.finished, self._epochs, self._number))
+        else:
+            self._check(position, resumption)
+            self._ahead = position, resumption
+            first = max(position.finished, self._initial_epoch or 0)
+        self._start = fit.Start(self._model, first)
+
+    def _found(self, find: Callable[[], Resumption | None]) -> Resumption | None:
+        """What is resumed, after creating the variables of the first step if necessary."""
+        try:
+            return find()
+        except (NotBuiltError, RefusedError) as error:
+            own = has_own_step(self._model) or isinstance(error, NotBuiltError)
+            if not own or not hasattr(self._data.dataset, "element_spec"):
+                raise
+            build_by_step(self._model, self._data.dataset.element_spec)
+            return find()
+
+    def _was_stopped(self, position: Position, resumption: Resumption) -> bool:
+        return position.ended and position.stopped and "callbacks" in resumption.parts
+
+    def _check(self, position: Position, resumption: Resumption) -> None:
+        """Raise what would not go on exactly, before anything is assigned."""
+        parts = resumption.parts
+        if "seeds" in parts:
+            check_seed(position, global_seed())
+        needed = {"iterator"} if position.ended else {"iterator", "batch"}
+        other = other_steps(position, self._steps(), self._steps_per_execution, self._model)
+        if other and not position.ended and needed <= parts:
+            raise in_mid_epoch(other)
+        exact = not other and needed <= parts and bool(position.calls or position.ended)
+        asked = self._initial_epoch
+        if asked is not None and asked != position.initial_epoch:
+            ahead = asked >= position.finished and (position.ended or asked > position.epoch)
+            if exact and not ahead:
+                raise other_initial_epoch(position, asked)
+            exact = False
+        if self._data.dataset is None:  # a loop of one's own calls the callback
+            exact = False
+        elif exact:
+            self._say_once(other_data(position, self._data.element, self._data.content))
+            self._data.go_to(position)
+            self._skip = 0 if position.ended else position.calls
+        if other:
+            self._say_once(
+                f"{other}: epoch {position.finished + 1} starts at the beginning of the dataset"
+            )
+        self._exact = exact
+
+    def _all_have_begun(self, epoch: int) -> None:
+        """Before the first ``on_epoch_begin``: restore what was found."""
+        self._start.check(epoch)
+        self._initial_epoch = epoch if self._initial_epoch is None else self._initial_epoch
+        self._states.begins()
+        try:
+            self._states.collect()  # what cannot be saved fails now, not at the first save
+            if self._ahead is not None:
+                self._come_back(epoch, *self._ahead)
+        except BaseException:
+            self._on_refused()
+            raise
+        self._begun = True
+
+    def _come_back(self, epoch: int, target: Position, resumption: Resumption) -> None:
+        self._build_metrics()
+        if self._skip:
+            self._notify_others_of(epoch)  # the saved values include what they assign
+            self._list.callbacks = [self._callback]
+        arrays = self._restore(resumption, target)
+        if not self._skip:
+            self._model.reset_metrics()  # as Keras has just done
+        self._restore_callbacks(target, resumption.parts, arrays)
+        if self._exact:
+            if not self._skip:
+                self._put_generators(target, resumption)
+            self._data.restore(target, arrays)
+
+    def _build_metrics(self) -> None:
+        """Make the variables that a first step makes."""
+        try:
+            if self._data.dataset is not None:
+                build_by_step(self._model, self._data.dataset.element_spec)
+        except NotBuiltError:
+            build_compiled(self._model)
+            self._say_once(*[_NO_METRICS] * bool(self._skip))
+
+    def _restore(self, resumption: Resumption, position: Position) -> Mapping[str, Any]:
+        """Assign everything; returns the arrays of the training state."""
+        restored, arrays = resumption.restore()
+        self._say_once(*fit_checks.about_metrics(self._model, restored.report.plan))
+        fit.set_steps_counted(self._model, position.counter)
+        self._go(restored)
+        return arrays
+
+    def _restore_callbacks(
+        self, position: Position, parts: frozenset[str], arrays: Mapping[str, Any]
+    ) -> None:
+        self._states.begins()
+        if "callbacks" in parts:
+            self._say_once(*self._states.restore(position.callbacks, arrays))
+            self._model.stop_training = position.stopped
+
+    def _put_generators(self, position: Position, resumption: Resumption) -> None:
+        """Not where reading the batches again has drawn from them."""
+        replayed = position.in_iterator and position.data == iterators.REPLAYED
+        resumption.put_generators(but=("python", "numpy") if replayed else ())
+
+    def _go(self, restored: Restoration | None) -> None:
+        """Nothing can be refused any more."""
+        self._resumed = True
+        self._fits.count()
+        self._on_resumed(restored)
+
+    # What it goes through
+
+    @property
+    def resuming(self) -> bool:
+        """Whether the saved position is still ahead."""
+        return self._skip > 0
+
+    def epoch_begins(self, epoch: int) -> None:
+        self._last_calls = self._calls
+        self._epoch, self._calls, self._ended, self._called = epoch, 0, False, False
+        self._data.epoch_begins()
+
+    def batch_begins(self) -> None:
+        """Before a call of the train function."""
+        if not self._called:
+            self._called = True
+            self._data.takes(fit.iterator_of(self._model))
+            if self._ahead is not None and self._exact and self._ahead[0].in_iterator:
+                position, resumption = self._ahead
+                # tf_keras turns arrays into a dataset of this many epochs, and prefetches to its
+                # end.
+                same_end = position.epochs == self._epochs or not fit.ends_by_epochs(self._model)
+                self._data.come_to(position, resumption, same_end=same_end)
+            if self._skip:
+                self._passed_over = fit.PassedOver(self._model, self._pass_over)
+            else:
+                self._ahead = None
+        if self._skip:
+            self._asked = True
+        elif self._checks_left:
+            self._checks_left -= 1
+            step = self._traced()
+            self._say_once(
+                *self._data.warnings(),
+                *fit_checks.about_objects(self._model, self._objects),
+                *fit_checks.about_step(step),
+            )
+        self.batches_of_last_call = (
+            1 if self._steps_per_execution == 1 else batches_of_a_call(self._model)
+        )
+
+    def _traced(self) -> Any:
+        """The function of the next step, traced; Keras raises what fails."""
+        with contextlib.suppress(Exception):
+            if tf_data.is_dataset(self._data.dataset):
+                fit.trace(self._model, self._data.iterator)
+        return fit.own_train_function(self._model)
+
+    def _pass_over(self, iterator: Any) -> Any:
+        """What Keras calls for a step that was trained before."""
+        if not self._asked or self._ahead is None:  # by another `fit`, or by `train_on_batch`
+            return self._passed_over.give_back()(iterator)
+        self._asked = False
+        return dict(self._ahead[0].logs)
+
+    def batch_ends(self, logs: Any) -> None:
+        self._calls += 1
+        if not self._skip:
+            self._logs = logs
+            self._data.pulled += self.batches_of_last_call
+            return
+        self._skip -= 1
+        if not self._skip and self._ahead is not None:  # here the saved training was
+            self._passed_over.give_back()
+            self._list.callbacks = [*self._others, self._callback]
+            self._logs = self._ahead[0].logs
+            self._put_generators(*self._ahead)
+            self._ahead = None
+
+    def epoch_ends(self) -> None:
+        if self._skip:
+            self._passed_over.give_back()
+            raise of_the_data(
+                f"epoch {self._epoch + 1} has {self._calls} steps, but the checkpoint is of "
+                f"step {self._calls + self._skip}",
+                restored=True,
+            )
+        self._ended = True
+        self._data.epoch_ended()
+
+    def end(self) -> Resumption | None:
+        """End the training; returns the checkpoint of a later ``fit`` if one was found."""
+        if self._later is not None:
+            if not self._end_restored:  # now, since Keras finalizes the weights before
+                self._later.restore_weights()
+            self._fits.count(self._later.histories)
+        self._fits.end()
+        return self._later
+
+    # What a save says of it
+
+    def state(self) -> tuple[dict[str, Any], Any]:
+        """JSON values for the record, and an object to save."""
+        if not self._resumed or not self._begun:
+            return {}, None
+        epoch, calls, ended = self._epoch, self._calls, self._ended
+        initial = self._initial_epoch or 0
+        if not calls and not ended and epoch > initial:
+            epoch, calls, ended = epoch - 1, self._last_calls, True
+        seed = global_seed()
+        of_data, iterator, arrays = self._data.state(ended=ended, seeded=seed is not None)
+        callbacks, of_callbacks, not_saved = self._states.collect()
+        self._say_once(*not_saved)
+        arrays |= of_callbacks
+        held = None
+        if arrays or iterator is not None:
+            held = iterators.StoredState(iterator, list(arrays.values()))
+        position = Position(
+            fit=self._number,
+            initial_epoch=initial,
+            epochs=self._epochs,
+            epoch=epoch,
+            calls=calls,
+            ended=ended,
+            **of_data,
+            steps=self._steps(),
+            steps_per_execution=self._steps_per_execution,
+            global_seed=seed,
+            stopped=bool(self._model.stop_training),
+            counter=fit.steps_counted(self._model),
+            logs=iterators.numbers_in(self._logs),
+            generators=random_state.take(),
+            callbacks=callbacks,
+            arrays=list(arrays),
+        )
+        return described(position, held, self._fits), held
+
+    def _notify_others_of(self, epoch: int) -> None:
+        for callback in self._others:
+            callback.on_epoch_begin(epoch, {})
+
+    def _steps(self) -> int | None:
+        steps = self._callback.params.get("steps")
+        return None if steps is None else int(steps)
+
+    def _say_once(self, *sentences: str) -> None:
+        for sentence in sentences:
+            if sentence not in self._said:
+                self._said.add(sentence)
+                self._say(sentence)
+
+
+def batches_of_a_call(model: Any) -> int:
+    """How many batches one call of the train function takes."""
+    steps = fit.steps_per_execution(model)
+    return 1 if steps is None else as_int(steps)  # a variable in tf_keras
+
+
+def list_of(callback: Any) -> Any:
+    """Keras's CallbackList, found in the call stack."""
+    if (found := fit.list_of(callback)) is None:
+        raise TfckptError(
+            "the callback was not called by Keras's CallbackList",
+            hint="pass it to `fit`, or put it into a CallbackList with the others",
+        )
+    return found
+
+
+def _before(callbacks: Any, event: str, function: Callable[..., None]) -> None:
+    """Have a CallbackList call a function once, before it tells its callbacks of an event."""
+    notify = getattr(callbacks, event)
+
+    def call_and_notify(*args: Any, **kwargs: Any) -> None:
+        setattr(callbacks, event, notify)
+        function(*args[:1])
+        notify(*args, **kwargs)
+
+    setattr(callbacks, event, call_and_notify)
