@@ -12,13 +12,15 @@ from tfckpt.cli.arguments.command_table import COMMANDS
 from tfckpt.cli.arguments.usage import usage
 
 PROJECT = Path(__file__).resolve().parents[1]
+SHOWN = {".py", ".ipynb"}
 _OUTSIDE = re.compile(r"\]\(\.\./([\w/.-]+)\)")
 _FOR_TESTS = re.compile(r"^(```\w+) .*$", re.MULTILINE)
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the configs, which pages link to."""
-    for path in sorted((PROJECT / "configs").glob("*.yaml")):
+    """Add the configs and the examples, which pages link to."""
+    examples = (path for path in (PROJECT / "examples").rglob("*") if path.suffix in SHOWN)
+    for path in [*sorted((PROJECT / "configs").glob("*.yaml")), *sorted(examples)]:
         name = path.relative_to(PROJECT).as_posix()
         files.append(File.generated(config, name, abs_src_path=str(path)))
     return files

@@ -17,7 +17,7 @@ import tfckpt
 STEPS = 60
 BATCH = 32
 NOISE = 4
-CONFIG = Path(__file__).with_name("resume.yaml")
+CONFIG = Path(__file__).resolve().parents[2] / "configs" / "gan.yaml"
 
 
 def ring() -> tf.data.Dataset:

@@ -16,7 +16,7 @@ from ending import digest
 import tfckpt
 
 STEPS = 60
-CONFIG = Path(__file__).with_name("resume.yaml")
+CONFIG = Path(__file__).resolve().parents[2] / "configs" / "loop.yaml"
 
 
 def points() -> tf.data.Dataset:

@@ -51,6 +51,23 @@ SCRIPT = textwrap.dedent(
 )
 
 
+def wandb() -> ModuleType:
+    """What docs/saved.md calls of Weights & Biases, which is not installed."""
+    module = ModuleType("wandb")
+    module.init = lambda project: None
+    module.log = lambda data, step: dict(data) and int(step)
+    return module
+
+
+def mlflow() -> ModuleType:
+    """What docs/saved.md calls of MLflow, which is not installed."""
+    module = ModuleType("mlflow")
+    module.start_run = lambda: None
+    module.log_metrics = lambda metrics, step: dict(metrics) and int(step)
+    module.set_tag = lambda key, value: f"{key}: {value}"
+    return module
+
+
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory with everything that the pages name."""
@@ -60,6 +77,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for variable in ("SOURCE", "ENCODER", "HEAD", "OLD_WORDS", "NEW_WORDS"):
         monkeypatch.setenv(variable, f"zoo/{variable.lower()}")
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    for module in wandb(), mlflow():
+        monkeypatch.setitem(sys.modules, module.__name__, module)
     shutil.copytree(PROJECT / "configs", "configs")
     Path("train.py").write_text(SCRIPT, encoding="utf-8")
     import tfckpt
@@ -77,7 +96,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def script() -> ModuleType:
-    """The script, run anew: what the Python of a page finds defined."""
+    """The script, run again: what the Python of a page finds defined."""
     module = ModuleType("train")
     exec(compile(SCRIPT, "train.py", "exec"), vars(module))
     return module

@@ -23,7 +23,8 @@ import tfckpt
 PROJECT = Path(__file__).resolve().parents[2]
 CONFIGS = PROJECT / "configs"
 PAGE = (PROJECT / "docs" / "gallery.md").read_text(encoding="utf-8")
-SHOWN = re.findall(r"^```yaml\n# configs/(\w+)\.yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+TABLE, PROGRAMS = PAGE.split("## Programs")
+SHOWN = re.findall(r"^\| \[(\w+)\]\(\.\./configs/\1\.yaml\) \|", TABLE, re.MULTILINE)
 MOST_LINES = 15
 
 
@@ -66,24 +67,31 @@ def write(path: str, **objects: Any) -> None:
     tf.train.Checkpoint(**objects).write(path)
 
 
-def test_there_are_twelve_and_each_is_short() -> None:
-    assert len(SHOWN) >= 12
-    for name, _ in SHOWN:
-        assert len((CONFIGS / f"{name}.yaml").read_text().splitlines()) <= MOST_LINES, name
+def test_each_is_short_and_begins_with_what_it_does() -> None:
+    assert len(SHOWN) >= 15
+    for path in CONFIGS.glob("*.yaml"):
+        first, *lines = path.read_text(encoding="utf-8").splitlines()
+        assert first.startswith("# "), path
+        assert len(lines) < MOST_LINES, path
 
 
-@pytest.mark.parametrize(("name", "text"), SHOWN, ids=[name for name, _ in SHOWN])
-def test_the_page_shows_the_file(name: str, text: str) -> None:
-    assert (CONFIGS / f"{name}.yaml").read_text(encoding="utf-8") == text
-
-
-def test_every_config_of_the_gallery_has_a_test_here() -> None:
+def test_every_config_is_on_the_page_and_has_a_test() -> None:
     here = Path(__file__).read_text(encoding="utf-8")
-    assert [name for name, _ in SHOWN if f'restore("{name}"' not in here] == []
+    assert [name for name in SHOWN if f'restore("{name}"' not in here] == []
+    of_programs = re.findall(r"\(\.\./configs/(\w+)\.yaml\) \|$", PROGRAMS, re.MULTILINE)
+    assert {*SHOWN, *of_programs} == {path.stem for path in CONFIGS.glob("*.yaml")}
+
+
+def test_every_program_reads_the_config_beside_it() -> None:
+    rows = re.findall(r"\(\.\./(examples/.*?)\) .*?\.\./configs/(\w+)\.yaml", PROGRAMS)
+    for program, config in rows:
+        text = (PROJECT / program).read_text(encoding="utf-8")
+        assert f"{config}.yaml" in text, program
+    assert len(rows) == 6
 
 
 def test_every_golden_plan_is_one_of_the_gallery() -> None:
-    check_folder("plans/gallery", [*(name for name, _ in SHOWN), "keras2_weights.h5"])
+    check_folder("plans/gallery", [*SHOWN, "keras2_weights.h5"])
 
 
 def checkpoints(source: str) -> str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LOOPS = Path(__file__).resolve().parents[2] / "examples" / "loops"
-SCRIPTS = ["ring.py", "spirals.py"]
+SCRIPTS = ["ring.py", "spirals.py", "replay.py"]
 STEPS, EVERY = 60, 10
 SEED = int(os.environ.get("TFCKPT_SEED", "4"))
 # As the page says of tf_keras: layers that draw random numbers need generators with a state.

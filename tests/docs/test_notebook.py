@@ -1,4 +1,4 @@
-"""docs/tutorial.ipynb, run from top to bottom in an empty directory, as a reader does."""
+"""examples/notebook.ipynb, run from top to bottom in an empty directory, as a reader does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "tutorial.ipynb"
+PAGE = Path(__file__).resolve().parents[2] / "examples" / "notebook.ipynb"
 
 
 @pytest.fixture(scope="module")
@@ -57,3 +57,9 @@ def test_what_it_looks_at_is_shown_as_tables(ran: Any) -> None:
     assert "refused" in plan
     assert "model/body/**" in plan
     assert re.search("RENAMED.*model/body/kernel", report, re.DOTALL)
+
+
+def test_its_config_is_the_one_in_configs() -> None:
+    config = (PAGE.parents[1] / "configs" / "notebook.yaml").read_text(encoding="utf-8")
+    notebook = nbformat.read(PAGE, as_version=4)
+    assert any(f'"""\n{config}"""' in cell.source for cell in notebook.cells)
