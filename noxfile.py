@@ -247,18 +247,20 @@ def outcomes(report: Path) -> dict[str, str]:
 
 @nox.session(python=False)
 def clients_table(session: nox.Session) -> None:
-    """Write the table of docs/clients.md."""
-    head = ["client", "package", "with", "what it does", "outcome", "on"]
-    lines = [line(head), line(["---"] * len(head))]
+    """Write the tables of docs/clients.md: what each client is, and what came out of its tests."""
+    packages = [line(["client", "package", "with", "on"]), line(["---"] * 4)]
+    outcomes = [line(["client", "unchanged", "otherwise"]), line(["---"] * 3)]
     for client in (client for *_, tests in CLIENTS.values() for client in tests):
         if not record_file(client).exists():
-            lines.append(line([client, *["not run"] * (len(head) - 1)]))
+            packages.append(line([client, *["not run"] * 3]))
             continue
         record = json.loads(record_file(client).read_text(encoding="utf-8"))
-        lines += [
-            line([client, record["package"], record["with"], what, outcome, record["date"]])
-            for what, outcome in record["outcomes"].items()
-        ]
+        packages.append(line([client, record["package"], record["with"], record["date"]]))
+        said = record["outcomes"].items()
+        same = [what for what, outcome in said if outcome == "unchanged"]
+        others = [f"{what} → {outcome}" for what, outcome in said if outcome != "unchanged"]
+        outcomes.append(line([client, "<br>".join(same), "<br>".join(others)]))
+    lines = [*packages, "", *outcomes]
     write(CLIENT_PAGE, lines)
     session.log(f"{CLIENT_PAGE} is written")
 

@@ -1,4 +1,4 @@
-"""Where our manager differs from TensorFlow's on purpose; docs/differences.md gives the reasons.
+"""Where our manager differs from TensorFlow's on purpose; docs/differences.md lists them.
 
 Expected values are worked out by hand; what TensorFlow does stands beside them where it shows.
 """
