@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 from urllib.parse import unquote
 
 import tfckpt
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+MOST_WORDS = 20_000
 LINK = re.compile(r'<(?:a|img|link|script)[^>]* (?:href|src)="([^"]+)"')
 
 
@@ -55,6 +54,11 @@ def test_everything_public_is_in_the_reference(site: Path) -> None:
     ]
     assert names == ["callbacks"]  # a module: `resume` is its only function
     assert 'id="tfckpt.callbacks.resume"' in page
+
+
+def test_the_pages_have_no_more_words_than_somebody_reads() -> None:
+    written = [word for page in DOCS.glob("*.md") for word in page.read_text("utf-8").split()]
+    assert len([word for word in written if re.search(r"\w", word)]) <= MOST_WORDS
 
 
 def pages(site: Path) -> list[Path]:
