@@ -167,7 +167,7 @@ def test_a_callback_whose_state_is_no_json(flavour, refused) -> None:
     model = digits(flavour)
     with refused(model, error=tfckpt.TfckptError) as seen:
         fit(model, tfckpt.callbacks.resume(model, "runs/a"), Sampler(), epochs=1)
-    seen.says("Sampler", "'seen'", "set", "numbers, strings, lists and dicts")
+    seen.says("Sampler", "'seen'", "set", "numbers, strings, arrays, lists and dicts")
 
 
 def test_signals_outside_of_the_main_thread(flavour, refused) -> None:

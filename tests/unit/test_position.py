@@ -23,6 +23,7 @@ PLACE = Position(
     passes=3,
     pulled=2,
     goes_on=False,
+    validated=0,
     steps=None,
     steps_per_execution=1,
     inferred_steps=None,

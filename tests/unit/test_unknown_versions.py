@@ -29,7 +29,9 @@ def test_a_finished_fit_that_would_begin_again_is_refused(flavour, tmp_path, mon
     model = built(flavour)
     train(model, tmp_path)
     trained = model.get_weights()
-    monkeypatch.setattr(fit, "_start_at", lambda *_: None)
+    monkeypatch.setattr(fit._Epoch, "__bool__", lambda _: False)
+    counters = "maybe_load_initial_counters_from_ckpt"
+    monkeypatch.setattr(fit._Counters, counters, lambda *_, **__: (0, 0))
     model = built(flavour)
     with pytest.raises(tfckpt.NotInstalledError, match="begin at epoch 2 and began at 0") as error:
         train(model, tmp_path)
@@ -39,11 +41,21 @@ def test_a_finished_fit_that_would_begin_again_is_refused(flavour, tmp_path, mon
         np.testing.assert_array_equal(now, then)
 
 
-def test_a_batch_that_tfckpt_does_not_see_ends_the_fit(flavour, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(fit, "set_train_function", lambda *_: None)
+def test_a_batch_that_is_not_skipped_ends_the_fit(flavour, tmp_path, monkeypatch, stop) -> None:
+    data = {"x": np.ones((8, 2)), "y": np.ones((8, 1)), "batch_size": 2, "verbose": 0}
+
+    def fit_(*others: Any) -> None:
+        model = built(flavour)
+        callback = tfckpt.callbacks.resume(model, tmp_path, save_freq=1, verbose=0)
+        model.fit(**data, callbacks=[callback, *others])
+
+    with pytest.raises(KeyboardInterrupt):
+        fit_(stop(0, 2))
+    latest = tf.train.latest_checkpoint(tmp_path)
+    monkeypatch.setattr(fit.PassedOver, "__init__", lambda *_: None)
     with pytest.raises(tfckpt.NotInstalledError, match="without calling `train_function`"):
-        train(built(flavour), tmp_path)
-    assert tf.train.latest_checkpoint(tmp_path) is None
+        fit_()
+    assert tf.train.latest_checkpoint(tmp_path) == latest
 
 
 def test_a_variable_that_only_a_public_list_has_is_refused(tmp_path, monkeypatch) -> None:

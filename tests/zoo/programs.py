@@ -505,10 +505,11 @@ def numpys_draws(run: Start, objects: dict[str, Any]) -> Any:
 
 
 def generators_draws(run: Start, objects: dict[str, Any]) -> Any:
-    draw = np.random.default_rng(3)
+    """A generator of one's own, of TensorFlow's: NumPy's cannot be passed to a checkpoint."""
+    objects["draw"] = draw = tf.random.Generator.from_seed(3)
 
     def batch() -> Any:
-        chosen = draw.permutation(SAMPLES)[:BATCH]
+        chosen = draw.uniform([BATCH], maxval=SAMPLES, dtype=tf.int64).numpy()
         return X[chosen], Y[chosen]
 
     return batch
@@ -523,12 +524,16 @@ def pythons_draws(run: Start, objects: dict[str, Any]) -> Any:
 
 
 def replayed(run: Start, objects: dict[str, Any]) -> Any:
-    """What an agent has seen, of which it draws."""
-    buffer: list[int] = []
+    """What an agent has seen, of which it draws: an array and its size, as variables."""
+    buffer = tf.Variable(tf.zeros([5], tf.int64))
+    size = tf.Variable(0, dtype=tf.int64)
+    objects |= {"buffer": buffer, "size": size}
 
     def batch() -> Any:
-        buffer.append(len(buffer) % SAMPLES)
-        chosen = [buffer[random.randrange(len(buffer))] for _ in range(BATCH)]
+        buffer.scatter_nd_update([[size % 5]], [size % SAMPLES])
+        size.assign_add(1)
+        seen = buffer.numpy()[: int(size)]
+        chosen = [seen[random.randrange(len(seen))] for _ in range(BATCH)]
         return X[chosen], Y[chosen]
 
     return batch

@@ -98,7 +98,6 @@ class Measured(NamedTuple):
 
 
 DRAWN = {"all": "said"}
-NOT_SAVED = "the generator is not saved, and nothing is said"
 
 ROWS: dict[str, Row] = {
     # kinds of data
@@ -107,13 +106,7 @@ ROWS: dict[str, Row] = {
     "class weights": Row(of.class_weights),
     "validation data": Row(of.validated, VALIDATED),
     "validation split": Row(of.split, VALIDATED),
-    "shuffled validation": Row(
-        of.shuffled_validation,
-        VALIDATED,
-        word="validation",
-        cells=dict.fromkeys(("next", "second", "valid"), "OTHER"),
-        today="both draw from one shuffle, whose passes are counted without the evaluations",
-    ),
+    "shuffled validation": Row(of.shuffled_validation, VALIDATED),
     "shuffle": Row(of.fed(of.shuffled)),
     "shuffle, not again": Row(of.fed(of.shuffled_once)),
     "shuffle, repeat": Row(of.fed(of.repeated, steps_per_epoch=of.STEPS)),
@@ -162,24 +155,10 @@ ROWS: dict[str, Row] = {
     # 3: loops of one's own
     "loop, iterator": Row(of.loop(of.iterated), LOOP),
     "loop, np.random": Row(of.loop(of.numpys_draws), LOOP),
-    "loop, default_rng": Row(
-        of.loop(of.generators_draws),
-        LOOP,
-        word="NumPy",
-        cells={"batch": "OTHER", "second": "OTHER"},
-        today=NOT_SAVED,
-    ),
+    "loop, own generator": Row(of.loop(of.generators_draws), LOOP),
     "loop, random": Row(of.loop(of.pythons_draws), LOOP),
-    "loop, replay buffer": Row(
-        of.loop(of.replayed),
-        LOOP,
-        word="Python",
-        cells={"batch": "OTHER", "second": "OTHER"},
-        today="neither the buffer nor the generator is saved, and nothing is said",
-    ),
-    "manager, np.random": Row(
-        of.managed, LOOP, word="NumPy", cells={"batch": "OTHER", "second": "OTHER"}, today=NOT_SAVED
-    ),
+    "loop, replay buffer": Row(of.loop(of.replayed), LOOP),
+    "manager, np.random": Row(of.managed, LOOP),
     # 4: several `fit`, and what stands between them
     "unfrozen": Row(of.unfrozen, TWO),
     "evaluate between": Row(of.evaluated_between, TWO),

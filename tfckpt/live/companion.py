@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import weakref
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -21,6 +20,7 @@ from tfckpt.live.distribution.workers import Together, workers_among
 from tfckpt.live.objects.collect import collect
 from tfckpt.live.objects.thread_lock import live_objects
 from tfckpt.live.private.tensorflow import attached_to, root_of, saver_of
+from tfckpt.live.program_state import random_state
 from tfckpt.live.restoring.lineage import Lineage
 from tfckpt.live.saving.background import Background
 from tfckpt.live.saving.save import (
@@ -33,6 +33,7 @@ from tfckpt.live.saving.save import (
 from tfckpt.live.saving.snapshot import take
 from tfckpt.live.saving.write_files import by_tensorflow
 from tfckpt.stored.bundles.write import BACKGROUND
+from tfckpt.stored.io.files import same_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,6 +55,7 @@ class Companion:
         self.lineage = Lineage()
         self.logged: set[str] = set()
         self.late: Late | None = None
+        self.resumes_in = ""  # directory from which a restore goes on with the random generators
 
     @property
     def saver(self) -> Any:
@@ -79,9 +81,21 @@ class Companion:
         return workers_among(*self.objects())
 
     def comes_from(self, prepared: Prepared) -> Callable[[], None]:
-        """Record the restore in the lineage; returns a function that undoes that."""
-        before, self.lineage = self.lineage, self.lineage.after(prepared)
-        return partial(setattr, self, "lineage", before)
+        """Record the restore, and go on with its random generators; returns what undoes that."""
+        before, generators = self.lineage, {}
+        record, prefix = prepared.stored.record, prepared.stored.prefix
+        saved = record.training.get(random_state.KEY) if record and self.resumes_in else None
+        # Each of several workers draws from its own.
+        if saved and same_directory(prefix, self.resumes_in) and self.workers() is None:
+            generators = random_state.take()
+            random_state.restore(saved, prefix)
+        self.lineage = before.after(prepared)
+
+        def undo() -> None:
+            self.lineage = before
+            random_state.put(generators)
+
+        return undo
 
     def save(
         self,

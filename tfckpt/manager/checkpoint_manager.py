@@ -34,6 +34,7 @@ from tfckpt.live.distribution.workers import (
 )
 from tfckpt.live.drop_in import restore
 from tfckpt.live.io.remote_files import files_of
+from tfckpt.live.program_state import random_state
 from tfckpt.live.saving.background import in_turn
 from tfckpt.live.saving.save import RecordMetadata, SaveOptions, as_save_errors, needed
 from tfckpt.live.variables.variables import as_int
@@ -76,6 +77,8 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         on_unsavable: what to do if an object cannot be saved, such as an iterator over a generator:
             ``warn`` and leave it out, or ``error``.
         on_saved: called with a :class:`SaveReport` after each save; see the attribute.
+        random_generators: whether a save keeps the state of the global random generators of Python,
+            NumPy, TensorFlow and Keras, and a restore from this directory goes on with it.
 
     Attributes:
         on_saved: called with a :class:`SaveReport` when a checkpoint is complete and the old ones
@@ -122,6 +125,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         on_nonfinite: str = "warn",
         on_unsavable: str = "warn",
         on_saved: Callable[[SaveReport], object] | None = None,
+        random_generators: bool = True,
     ) -> None:
         # Sets what TensorFlow's constructor sets, which would trust the state file.
         if not isinstance(checkpoint, Checkpoint):
@@ -152,6 +156,8 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         self._last_checkpoint_step = last_checkpoint_step
         self.keeper = Keeper(self._files, self._rules, self._directory, checkpoint._tfckpt)
         self.on_saved = on_saved
+        self._random_generators = random_generators
+        checkpoint._tfckpt.resumes_in = path if random_generators else ""
 
     @property
     def _latest_checkpoint(self) -> str | None:
@@ -200,7 +206,8 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
                 below an existing one, or the previous save in the background failed. No file of the
                 failed save is left, no counter has changed, and the next call saves.
         """
-        about = RecordMetadata(step, epoch, metrics or {}, metadata or {})
+        training = {random_state.KEY: random_state.take()} if self._random_generators else {}
+        about = RecordMetadata(step, epoch, metrics or {}, metadata or {}, training=training)
         return self.save_as(about, checkpoint_number, check_interval, options)
 
     @in_turn("_checkpoint._tfckpt.background")

@@ -233,6 +233,10 @@ def callback_for(  # noqa: C901 (a class of short methods)
 
         on_predict_begin = on_test_begin
 
+        def on_test_end(self, logs: Any = None) -> None:
+            if (fit := getattr(self, "_fit", None)) is not None:
+                fit.validated()
+
     return TrainingCheckpoint()
 
 

@@ -35,7 +35,7 @@ class Data:
         self.dataset = fit.dataset_of(model)
         self.goes_on = fit.goes_on(model)
         self.iterator: Any = None
-        self.pulled = 0
+        self.pulled = self._validated = 0
         known = tf_data.is_dataset(self.dataset)  # a strategy's is opaque
         self._captured = captured(self.dataset) if known else Captured()
         made_by = fit.batches_object_of(model)
@@ -92,6 +92,10 @@ class Data:
             else:
                 self._fits.passes[self._number] += 1
 
+    def validated(self) -> None:
+        """An evaluation ends."""
+        self._validated += fit.iterators_of_evaluation(self._model)
+
     def state(self, *, ended: bool, seeded: bool) -> tuple[dict[str, Any], Any, dict[str, Any]]:
         """What a position records of it; an iterator to save; arrays."""
         kind, held, values = iterators.SAVED, None, self._captured.read()
@@ -113,6 +117,7 @@ class Data:
             "passes": self.passes,
             "pulled": self.pulled,
             "goes_on": self.goes_on,
+            "validated": self._validated,
             "inferred_steps": fit.inferred_steps(self._model),
             "data": kind,
             "source": source,
@@ -159,6 +164,8 @@ class Data:
             alternates=position.passes > epochs,  # Keras 3 makes one at the end of an epoch, too
         )
         self._fits.passes[self._number] = earlier
+        self._validated = position.validated
+        iterators.count_passes(fit.validation_data_of(self._model), self._validated)
         fit.set_inferred_steps(self._model, position.inferred_steps)
 
     def restore(self, position: Position, arrays: Mapping[str, Any]) -> None:

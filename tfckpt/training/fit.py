@@ -289,6 +289,8 @@ class Fit:
             self._logs = logs
             self._data.pulled += self.batches_of_last_call
             return
+        if self._asked:
+            raise fit.not_called(self._model)
         self._skip -= 1
         if not self._skip and self._ahead is not None:  # here the saved training was
             self._passed_over.give_back()
@@ -307,6 +309,10 @@ class Fit:
             )
         self._ended = True
         self._data.epoch_ended()
+
+    def validated(self) -> None:
+        """After an evaluation."""
+        self._data.validated()
 
     def end(self) -> Resumption | None:
         """End the training; returns the checkpoint of a later ``fit`` if one was found."""

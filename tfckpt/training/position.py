@@ -30,6 +30,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "passes": (int,),
     "pulled": (int,),
     "goes_on": (bool,),
+    "validated": (int,),
     "steps": _OPTIONAL,
     "steps_per_execution": (int,),
     "inferred_steps": _OPTIONAL,
@@ -57,6 +58,7 @@ class Position:
         passes: iterators that Keras has made of the dataset.
         pulled: batches taken from the last of them.
         goes_on: whether the next epoch takes its batches from it, too.
+        validated: iterators that Keras has made of the validation data.
         data: how the next batch is reached.
         source: what training has changed on the object that makes the batches, a `PyDataset`.
         generators: the process's random generators.
@@ -73,6 +75,7 @@ class Position:
     passes: int
     pulled: int
     goes_on: bool
+    validated: int
     steps: int | None
     steps_per_execution: int
     inferred_steps: int | None

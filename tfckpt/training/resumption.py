@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from absl import logging
 
 from tfckpt.core.inventory import Role
-from tfckpt.errors import DamagedCheckpointError, TfckptError
+from tfckpt.errors import TfckptError
 from tfckpt.live.distribution.workers import Together, workers_among
 from tfckpt.live.objects.collect import collect
 from tfckpt.live.private.tensorflow import track, track_no_more
@@ -169,14 +169,9 @@ class Resumption:
         """Functions that restore each random generator."""
         if "seeds" not in self.parts:
             return ()
-        try:
-            saved = self.position.generators if self.position else self._of_loop
-            return random_state.checked({n: v for n, v in saved.items() if n not in but})
-        except (AttributeError, TypeError, ValueError, KeyError) as error:
-            message = (
-                f"the commit record's 'training' has an invalid random generator state: {error}"
-            )
-            raise DamagedCheckpointError(message, path=self.prefix) from None
+        saved = self.position.generators if self.position else self._of_loop
+        left = {name: state for name, state in saved.items() if name not in but}
+        return random_state.of_record(left, self.prefix)
 
 
 def for_fit(prepared: Prepared, resumption: Resumption, fit: int) -> Prepared:

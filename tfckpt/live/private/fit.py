@@ -156,6 +156,11 @@ def _traced(function: Any) -> Iterator[Any]:
             waiting += inspect.getclosurevars(each).nonlocals.values()
 
 
+def not_called(model: Any) -> Exception:
+    """The error for a batch that ends without a call of the function that was set."""
+    return changed(_package(model), "`fit` has ended a batch without calling `train_function`")
+
+
 def steps_per_execution(model: Any) -> Any:
     """How many batches a call takes, a number or a variable; None if that is not set."""
     steps = getattr(model, "steps_per_execution", None)
@@ -215,6 +220,22 @@ def iterator_of(model: Any) -> Any:
     """The iterator that the running ``fit`` gives to the train function; None outside of it."""
     frame = _frame(model, "fit")
     return None if frame is None else frame.f_locals.get("iterator")
+
+
+def validation_data_of(model: Any) -> Any:
+    """What the running ``fit`` evaluates with, or None."""
+    frame = _frame(model, "fit")
+    return None if frame is None else frame.f_locals.get("val_x")
+
+
+def iterators_of_evaluation(model: Any) -> int:
+    """How many iterators the evaluation that ends has made of its data."""
+    if (frame := _frame(model, "evaluate")) is None:
+        return 0
+    if not is_keras3(model):
+        return 1 + int(frame.f_locals["data_handler"]._adapter.should_recreate_iterator())
+    following = getattr(frame.f_locals["epoch_iterator"], "_current_iterator", None)
+    return 1 + (following is not None and following is not frame.f_locals.get("iterator"))
 
 
 def goes_on(model: Any) -> bool:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
+from tfckpt.errors import DamagedCheckpointError
 from tfckpt.live.private.keras import global_seed_state
 from tfckpt.live.private.runtime import global_generator, global_seed, seeds_of_operations
 
@@ -46,6 +47,21 @@ def put(saved: Mapping[str, Any]) -> None:
     """Restore the state of each generator, all of them or none."""
     for assign in checked(saved):
         assign()
+
+
+def restore(saved: Mapping[str, Any], prefix: str) -> None:
+    """Restore what the record of a checkpoint has; raises a DamagedCheckpointError."""
+    for assign in of_record(saved, prefix):
+        assign()
+
+
+def of_record(saved: Mapping[str, Any], prefix: str) -> list[Callable[[], object]]:
+    """:func:`checked`, for the record of a checkpoint."""
+    try:
+        return checked(saved)
+    except (AttributeError, TypeError, ValueError, KeyError) as error:
+        what = f"the commit record's 'training' has an invalid random generator state: {error}"
+        raise DamagedCheckpointError(what, path=prefix) from None
 
 
 def checked(saved: Mapping[str, Any]) -> list[Callable[[], object]]:
