@@ -151,5 +151,9 @@ class CoverageError(SaveError, ValueError):
     """A save would leave out a variable of a Keras object."""
 
 
+class NameTakenError(SaveError, FileExistsError):
+    """There is a file of this name, which is not written over."""
+
+
 class InUseError(SaveError):
     """Another process is saving into the directory; the message has its id and start time."""

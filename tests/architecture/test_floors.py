@@ -210,9 +210,8 @@ SPARED = {
     *(f"tfckpt.{name}" for name in ("live", "manager", "core.names", "policy", "run", "training")),
     *(f"tfckpt.stored.{name}" for name in ("keras", "formats.safetensors", "saved_model", "tf1")),
     *(f"tfckpt.stored.inspection.{name}" for name in ("listing", "quarantine")),
-    *(f"tfckpt.stored.{name}" for name in ("io.preallocate", "unrecorded")),
-    *(f"tfckpt.stored.commits.{name}" for name in ("recovery", "stale_listing", "staging")),
-    "tfckpt.stored.commits.writer_lock",
+    *(f"tfckpt.stored.{name}" for name in ("io.locks", "io.preallocate", "unrecorded")),
+    *(f"tfckpt.stored.commits.{name}" for name in ("commit", "new_file", "writer_lock")),
     *("absl", "h5py", "keras", "pydantic", "rich", "tensorflow", "tf_keras", "yaml"),
 }
 STANDARD = {

@@ -6,6 +6,7 @@ writers use. Whoever puts something else there must not make it delete or replac
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,72 +23,80 @@ RECORD = ".tfckpt.json"
 DATA = ".data-00000-of-00001"
 
 
-def _staging(run: Path, base: str, **content: Path | bytes | None) -> None:
-    """A staging directory of a base; a path is copied, None is a link to the victim's file."""
-    staging = run / f"{base}.01234567.tmp"
-    staging.mkdir()
-    for name, what in content.items():
-        target = staging / (base + {"index": ".index", "record": RECORD, "data": DATA}[name])
-        if what is None:
-            target.symlink_to("../../victim/checkpoint")
-        else:
-            target.write_bytes(what if isinstance(what, bytes) else what.read_bytes())
+def _mark(run: Path, base: str, content: bytes = b"") -> None:
+    (run / f"{base}.tfckpt.mark").write_bytes(content)
 
 
-def _parts(run: Path, base: str) -> dict[str, Path | bytes | None]:
-    names = {"index": ".index", "record": RECORD, "data": DATA}
-    return {part: run / (base + name) for part, name in names.items()}
+def _deletion(run: Path, base: str) -> bytes:
+    """A mark of a deletion that names an index."""
+    index = (run / f"{base}.index").read_bytes()
+    return b"delete " + hashlib.sha256(index).hexdigest().encode() + b"\n"
 
 
-def whole_copy(run: Path) -> None:
-    _staging(run, "ckpt-3", **_parts(run, "ckpt-3"))
+def mark(run: Path) -> None:
+    _mark(run, "ckpt-3")
 
 
-def copy_without_data(run: Path) -> None:
-    _staging(run, "ckpt-3", **{**_parts(run, "ckpt-3"), "data": b""})
-    (run / "ckpt-3.01234567.tmp" / f"ckpt-3{DATA}").unlink()
+def mark_that_is_none(run: Path) -> None:
+    _mark(run, "ckpt-3", b"garbage" * 1000)
+
+
+def mark_of_a_deletion_of_another(run: Path) -> None:
+    _mark(run, "ckpt-3", _deletion(run, "ckpt-2"))
+
+
+def mark_without_a_checkpoint(run: Path) -> None:
+    _mark(run, "ckpt-9", _deletion(run, "ckpt-3"))
+
+
+def mark_that_is_a_link(run: Path) -> None:
+    (run / "ckpt-3.tfckpt.mark").symlink_to("../victim/checkpoint")
+
+
+def mark_that_is_a_link_to_a_checkpoint(run: Path) -> None:
+    (run / "ckpt-3.tfckpt.mark").symlink_to("ckpt-2.index")
+
+
+def mark_that_is_a_directory(run: Path) -> None:
+    (run / "ckpt-9.tfckpt.mark" / "inner").mkdir(parents=True)
+    (run / "ckpt-9.tfckpt.mark" / "inner" / "link").symlink_to("../../../victim")
 
 
 def copy_of_the_record(run: Path) -> None:
-    _staging(run, "ckpt-3", record=run / f"ckpt-3{RECORD}")
+    _mark(run, "ckpt-3")
+    (run / "ckpt-3.tfckpt.draft").write_bytes((run / f"ckpt-3{RECORD}").read_bytes())
 
 
-def record_that_is_none(run: Path) -> None:
-    _staging(run, "ckpt-3", record=b"garbage")
+def draft_that_is_none(run: Path) -> None:
+    _mark(run, "ckpt-3")
+    (run / "ckpt-3.tfckpt.draft").write_bytes(b"garbage")
 
 
-def record_of_another(run: Path) -> None:
-    _staging(run, "ckpt-3", record=run / f"ckpt-2{RECORD}")
+def draft_of_another(run: Path) -> None:
+    _mark(run, "ckpt-3")
+    (run / "ckpt-3.tfckpt.draft").write_bytes((run / f"ckpt-2{RECORD}").read_bytes())
 
 
-def record_without_a_checkpoint(run: Path) -> None:
-    _staging(run, "ckpt-9", record=run / f"ckpt-3{RECORD}")
+def draft_without_a_checkpoint(run: Path) -> None:
+    _mark(run, "ckpt-9")
+    (run / "ckpt-9.tfckpt.draft").write_bytes((run / f"ckpt-3{RECORD}").read_bytes())
 
 
-def index_that_is_none(run: Path) -> None:
-    _staging(run, "ckpt-3", index=b"garbage")
+def draft_that_is_a_link(run: Path) -> None:
+    _mark(run, "ckpt-3")
+    (run / "ckpt-3.tfckpt.draft").symlink_to("../victim/checkpoint")
 
 
-def links(run: Path) -> None:
-    _staging(run, "ckpt-3", index=None, record=None, data=None)
+def part_that_is_a_link(run: Path) -> None:
+    _mark(run, "ckpt-3")
+    (run / "ckpt-3.tfckpt.part").symlink_to("../victim")
 
 
-def record_that_is_a_link(run: Path) -> None:
-    _staging(run, "ckpt-3", record=None)
-
-
-def link_to_a_checkpoint_elsewhere(run: Path) -> None:
-    (run / "ckpt-3.01234567.tmp").symlink_to("../victim")
-
-
-def directories_in_it(run: Path) -> None:
-    staging = run / "ckpt-9.01234567.tmp" / "ckpt-9.index" / "inner"
-    staging.mkdir(parents=True)
-    (staging / "link").symlink_to("../../../../victim")
-
-
-def marker_beside_a_record(run: Path) -> None:
-    (run / "ckpt-3.tfckpt.deleted").write_bytes(b"garbage")
+def part_with_a_checkpoint(run: Path) -> None:
+    _mark(run, "ckpt-3")
+    (run / "ckpt-3.tfckpt.part").mkdir()
+    for end in (".index", RECORD, DATA):
+        (run / "ckpt-3.tfckpt.part" / f"ckpt-3{end}").symlink_to(f"../../victim/{end}")
 
 
 def record_that_claims_other_files(run: Path) -> None:
@@ -101,18 +110,20 @@ def record_that_claims_other_files(run: Path) -> None:
 
 
 PLANTS: list[Callable[[Path], None]] = [
-    whole_copy,
-    copy_without_data,
+    mark,
+    mark_that_is_none,
+    mark_of_a_deletion_of_another,
+    mark_without_a_checkpoint,
+    mark_that_is_a_link,
+    mark_that_is_a_link_to_a_checkpoint,
+    mark_that_is_a_directory,
     copy_of_the_record,
-    record_that_is_none,
-    record_of_another,
-    record_without_a_checkpoint,
-    index_that_is_none,
-    links,
-    record_that_is_a_link,
-    link_to_a_checkpoint_elsewhere,
-    directories_in_it,
-    marker_beside_a_record,
+    draft_that_is_none,
+    draft_of_another,
+    draft_without_a_checkpoint,
+    draft_that_is_a_link,
+    part_that_is_a_link,
+    part_with_a_checkpoint,
     record_that_claims_other_files,
 ]
 

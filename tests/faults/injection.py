@@ -97,7 +97,7 @@ class Seam:
     """What goes through `LocalFiles`, be it the object that everybody shares or another."""
 
     CALLS = (
-        *("create", "write_atomic", "rename", "remove", "remove_tree", "makedirs"),
+        *("create", "write_atomic", "lock", "rename", "remove", "remove_tree", "makedirs"),
         *("fsync", "fsync_dir"),
     )
     OUTPUT_CALLS = ("write", "sync", "close")

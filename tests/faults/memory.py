@@ -21,12 +21,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from faults.protocol import temporary
 
 from tfckpt.errors import SaveError, UnsupportedCheckpointError
-from tfckpt.stored.io.files import Handle
+from tfckpt.stored.io.files import Handle, UnlockedFile
+from tfckpt.stored.io.locks import NotAFileError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from typing_extensions import Buffer
+
+    from tfckpt.stored.io.files import LockedFile
 
 
 def nothing() -> None:
@@ -49,6 +52,7 @@ class Kept:
     def __init__(self, state: State = EMPTY) -> None:
         self.files = dict(state.files)
         self.directories = set(state.directories)
+        self.locks: dict[str, MemoryLock] = {}  # which end with their process
 
     def state(self) -> State:
         return State(frozenset(self.files.items()), frozenset(self.directories))
@@ -177,6 +181,24 @@ class MemoryFiles:
                 raise
         self.fsync_dir(os.path.split(path)[0])
 
+    def lock(self, path: str, new: bytes | None = None) -> LockedFile:
+        self.turn()
+        if self._renames and self._is_directory(path):
+            raise _error(errno.EEXIST, path) if new is not None else NotAFileError(path)
+        if new is None:
+            self._content(path)
+        elif path in self.kept.files:
+            raise _error(errno.EEXIST, path)
+        else:
+            if self._renames:
+                self._check_parent(path)
+            self.step("create", path, lambda: self._create(path, new))
+        if not self._renames:
+            return UnlockedFile(path, self)
+        if path in self.kept.locks:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), path)
+        return MemoryLock(self, path)
+
     def rename(self, source: str, target: str) -> None:
         if self._renames:
             self.turn()
@@ -257,8 +279,14 @@ class MemoryFiles:
     def _put(self, path: str, data: bytes) -> None:
         self.kept.files[path] = data
 
+    def _create(self, path: str, data: bytes) -> None:
+        if path in self.kept.files:  # of two at the same time, one succeeds
+            raise _error(errno.EEXIST, path)
+        self._put(path, data)
+
     def _drop(self, path: str) -> None:
         self.kept.files.pop(path, None)
+        self.kept.locks.pop(path, None)
 
     def _content(self, path: str) -> bytes:
         try:
@@ -274,6 +302,25 @@ class MemoryFiles:
     def _check_parent(self, path: str) -> None:
         if os.path.split(path)[0] not in self.kept.directories:
             raise _error(errno.ENOENT, path)
+
+
+class MemoryLock:
+    """A file of a disk that one program has locked."""
+
+    locked = True
+
+    def __init__(self, files: MemoryFiles, path: str) -> None:
+        self._files, self._path = files, path
+        files.kept.locks[path] = self
+
+    def write(self, data: bytes) -> None:
+        put, path = self._files._put, self._path
+        half = data[: len(data) // 2]
+        self._files.step("write", path, lambda: put(path, data), lambda: put(path, half))
+
+    def close(self) -> None:
+        if self._files.kept.locks.get(self._path) is self:
+            del self._files.kept.locks[self._path]
 
 
 class MemoryHandle(Handle):

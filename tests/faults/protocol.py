@@ -9,6 +9,7 @@ command does first in a directory.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
 import os
 import random
@@ -21,11 +22,11 @@ from tfckpt.errors import CheckpointError, CheckpointNotFoundError, TfckptError
 from tfckpt.manager.directory import Directory
 from tfckpt.policy import Keep
 from tfckpt.stored.bundles.write import BundleWriter
-from tfckpt.stored.commits import discovery, numbering, recovery
+from tfckpt.stored.commits import commit, discovery, numbering
+from tfckpt.stored.commits.commit import CheckpointValue, write_checkpoint, write_values
 from tfckpt.stored.commits.discovery import CheckpointKind
 from tfckpt.stored.commits.numbering import Ticket
 from tfckpt.stored.commits.record import CommitRecord
-from tfckpt.stored.commits.write_checkpoint import CheckpointValue, write_checkpoint, write_values
 from tfckpt.stored.io import files as io
 from tfckpt.stored.io.files import Files, temporary
 from tfckpt.stored.open import open_checkpoint
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from tfckpt.stored.bundles.bundle import Bundle
-    from tfckpt.stored.commits.staging import Staging
 
     Values = Mapping[str, np.ndarray]
 
@@ -50,7 +50,7 @@ CREATED = "2025-01-31T12:00:00+00:00"
 
 def save(prefix: str, values: Values, files: Files) -> None:
     """Write a checkpoint, in the place of one of the same name if there is one."""
-    write_checkpoint(prefix, _writing(values, files), _describing(prefix), files)
+    write_checkpoint(prefix, _writing(prefix, values, files), _describing(prefix), files)
 
 
 def save_new(prefix: str, values: Values, files: Files) -> None:
@@ -71,8 +71,8 @@ def save_numbered(directory: str, values: Values, files: Files, keep: int | None
     above = max(found[-1].number if found else 0, recovered)
     with Ticket.take(held.prefix, above, 0, files) as ticket:
         prefix = f"{held.prefix}-{ticket.value}"
-        save(prefix, values, files)
-        ticket.keep()
+        writing = _writing(prefix, values, files)
+        write_checkpoint(prefix, writing, _describing(prefix), files, mark=ticket.mark)
     with contextlib.suppress(CheckpointError):  # it is saved, whatever follows
         found = held.checkpoints()
         rules = [Keep(latest=keep)] if keep else []
@@ -91,7 +91,7 @@ def delete(prefix: str, files: Files) -> None:
 
 def recover(directory: str, files: Files) -> None:
     """End what dead processes have begun."""
-    recovery.claim(directory, NAME, files)
+    commit.claim(directory, NAME, files)
 
 
 def read(prefix: str, files: Files) -> dict[str, np.ndarray] | None:
@@ -115,16 +115,18 @@ def planted(name: str, other: Mapping[str, bytes]) -> Iterator[dict[str, bytes]]
 
     ``other`` are the files of a checkpoint of the same name with other values.
     """
-    record = other[f"{name}.tfckpt.json"]
+    record, index = other[f"{name}.tfckpt.json"], other[f"{name}.index"]
+    texts = (b"", b"no record", record, record[: len(record) // 2], b"0" * 64 + b"\nelsewhere")
+    named = b"delete " + hashlib.sha256(index).hexdigest().encode() + b"\n"
     for end, text in itertools.product(
-        (".tfckpt.deleted", ".tfckpt.moved", ".0a1b2c3d.tmp", ".tfckpt.json.0a1b2c3d.tmp"),
-        (b"", b"no record", record, record[: len(record) // 2], b"0" * 64 + b"\nelsewhere"),
+        (".tfckpt.mark", ".tfckpt.draft", ".0a1b2c3d.tmp", ".index.0a1b2c3d.tmp"),
+        (*texts, b"undone", b"delete", b"delete \n", b"move \n", b"move  away\n", named),
     ):
         yield {name + end: text}
-    staged = f"{name}.0a1b2c3d.tmp"
-    yield {f"{staged}/{name}.tfckpt.json": record}
-    yield {f"{staged}/{file}": text for file, text in other.items()}
-    yield {f"{staged}/writer": b"", f"{staged}/{name}.index.before": other[f"{name}.index"]}
+        yield {name + end: text, f"{name}.tfckpt.mark": b""}
+        yield {name + end: text, f"{name}.tfckpt.mark": named}
+    yield {f"{name}.tfckpt.part/{file}": text for file, text in other.items()}
+    yield {f"{name}.tfckpt.mark": b"", f"{name}.tfckpt.part/{name}-saver": b""}
 
 
 class Process:
@@ -132,15 +134,13 @@ class Process:
 
     Args:
         seed: of the names that are drawn.
-        lock: makes its locks.
     """
 
-    def __init__(self, seed: int, lock: Callable[[], Any]) -> None:
+    def __init__(self, seed: int) -> None:
         self._memory = [
             (io, "_in_use", set()),
-            (numbering, "_taken", {}),
-            (numbering, "_lock", lock()),
-            (recovery, "_recovery_lock", lock()),
+            (numbering, "_tried", {}),
+            (commit, "_held", {}),
             (os, "urandom", random.Random(seed).randbytes),
         ]
 
@@ -161,24 +161,27 @@ class Process:
 def write_plain(prefix: str, values: Values, files: Files, shards: int) -> None:
     """Write a checkpoint as another program does: data, then the index, and no record."""
     with BundleWriter(prefix, shards, files) as writer:
-        _fill(writer, values, shards)
+        _add(writer, values, shards)
+        writer.finish()
 
 
-def _writing(values: Values, files: Files) -> Callable[[Staging], None]:
-    def write(staging: Staging) -> None:
+def _writing(
+    prefix: str, values: Values, files: Files
+) -> Callable[[frozenset[int]], tuple[bytes, None]]:
+    def write(taken: frozenset[int]) -> tuple[bytes, None]:
         shards = len(values)  # so many, or more: a number that no file of the name has
-        while shards in staging.shard_counts:
+        while shards in taken:
             shards += 1
-        with BundleWriter(staging.inner, shards, files, data=staging.data) as writer:
-            _fill(writer, values, len(values))
+        with BundleWriter(prefix, shards, files) as writer:
+            _add(writer, values, len(values))
+            return writer.index(), None
 
     return write
 
 
-def _fill(writer: BundleWriter, values: Values, shards: int) -> None:
+def _add(writer: BundleWriter, values: Values, shards: int) -> None:
     for number, (key, value) in enumerate(values.items()):
         writer.add(key, value, number % shards)
-    writer.finish()
 
 
 def _describing(prefix: str) -> Callable[[Bundle, Any, tuple[str, ...]], CommitRecord]:

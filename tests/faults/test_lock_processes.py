@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfckpt.errors import InUseError
-from tfckpt.stored.commits.writer_lock import LOCK_FILE, lock_of
+from tfckpt.stored.commits.writer_lock import LOCK_FILE, WriterLock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,11 +33,11 @@ TIMEOUT = 60
 BEGIN = """
 import os, subprocess, sys
 from tfckpt.errors import SaveError
-from tfckpt.stored.commits.writer_lock import lock_of
+from tfckpt.stored.commits.writer_lock import WriterLock
 
 def acquire():
     try:
-        print(lock_of(sys.argv[1]).acquire(), flush=True)
+        print(WriterLock(sys.argv[1]).acquire(), flush=True)
     except SaveError as error:
         print(type(error).__name__, str(error).replace("\\n", " "), flush=True)
 """
@@ -194,7 +194,7 @@ acquire()
 end, of_the_parent = os.pipe()
 if os.fork():
     sys.stdin.readline()
-    lock_of(sys.argv[1]).release()
+    WriterLock(sys.argv[1]).release()
     print("released", flush=True)
     sys.stdin.read()
 else:  # which must not take the parent's line
@@ -214,13 +214,13 @@ def test_a_fork_at_any_moment_of_another_thread_inherits_nothing(tmp_path: Path)
 
     def turn(directory: Path) -> None:
         while not stop.is_set():
-            lock_of(str(directory)).acquire()
-            lock_of(str(directory)).release()
+            WriterLock(str(directory)).acquire()
+            WriterLock(str(directory)).release()
 
     for directory in directories:
         directory.mkdir()
     threads = [threading.Thread(target=turn, args=[path]) for path in directories]
-    lock_of(str(tmp_path)).acquire()
+    WriterLock(str(tmp_path)).acquire()
     for thread in threads:
         thread.start()
     statuses = []
@@ -230,12 +230,12 @@ def test_a_fork_at_any_moment_of_another_thread_inherits_nothing(tmp_path: Path)
             if not child:
                 os._exit(inherited())
             statuses.append(os.waitpid(child, 0)[1])
-        assert not lock_of(str(tmp_path)).acquire()
+        assert not WriterLock(str(tmp_path)).acquire()
     finally:
         stop.set()
         for thread in threads:
             thread.join()
-        lock_of(str(tmp_path)).release()
+        WriterLock(str(tmp_path)).release()
     assert statuses == [0] * 100
 
 
@@ -280,8 +280,8 @@ def test_this_process_too_is_refused_and_takes_over(start, tmp_path: Path) -> No
     first = start(HOLD)
     assert first.line() == "True"
     with pytest.raises(InUseError, match=f"process {first.pid} "):
-        lock_of(str(tmp_path)).acquire()
+        WriterLock(str(tmp_path)).acquire()
     first.process.send_signal(signal.SIGKILL)
     first.process.wait(TIMEOUT)
-    assert lock_of(str(tmp_path)).acquire()
-    lock_of(str(tmp_path)).release()
+    assert WriterLock(str(tmp_path)).acquire()
+    WriterLock(str(tmp_path)).release()

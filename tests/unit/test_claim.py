@@ -152,12 +152,12 @@ def test_a_directory_that_cannot_be_made_is_refused_before_the_first_step(
 def test_a_directory_that_cannot_be_written_is_refused_before_the_first_step(
     run, flavour, monkeypatch
 ) -> None:
-    def denied(self: Any, path: str) -> None:
+    def denied(self: Any, path: str, new: bytes | None = None) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
 
     model, one = run(every_epochs=1)
     counter = Counter(flavour)
-    monkeypatch.setattr(LocalFiles, "create", denied)
+    monkeypatch.setattr(LocalFiles, "lock", denied)
     with pytest.raises(tfckpt.SaveError, match="checkpoints cannot be written: Permission denied"):
         fit(model, 1, one.callback(verbose=0), counter.callback)
     assert counter.batches == 0

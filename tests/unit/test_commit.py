@@ -66,6 +66,10 @@ RECORD = record_file.CommitRecord(
 )
 
 
+def written(prefix: str, record: CommitRecord) -> None:
+    Path(record_file.path_of(prefix)).write_bytes(record_file.render(record))
+
+
 @pytest.fixture
 def prefix(tmp_path: Path) -> str:
     (tmp_path / "ckpt-12.index").write_bytes(INDEX)
@@ -73,7 +77,7 @@ def prefix(tmp_path: Path) -> str:
 
 
 def test_a_record_round_trips_exactly(prefix: str) -> None:
-    record_file.write(prefix, RECORD)
+    written(prefix, RECORD)
     read = record_file.read(prefix)
     assert read == dataclasses.replace(
         RECORD, inventory=dataclasses.replace(INVENTORY, source=prefix)
@@ -152,12 +156,12 @@ def test_any_record_round_trips_exactly(
     )
     given = {"metrics": metrics, "training": training, **more}
     record = dataclasses.replace(RECORD, inventory=inventory, **given)
-    record_file.write(prefix, record)
+    written(prefix, record)
     assert record_file.read(prefix) == record
 
 
 def test_its_file_is_json_with_one_value_per_line_and_always_the_same(prefix: str) -> None:
-    record_file.write(prefix, RECORD)
+    written(prefix, RECORD)
     data = Path(record_file.path_of(prefix)).read_bytes()
     tree = json.loads(data)
     assert [entry[0] for entry in tree["entries"]] == list(INVENTORY.entries)
@@ -179,13 +183,13 @@ def test_how_layers_were_made_comes_back(prefix: str) -> None:
     )
     held = {"model": Container(SEQUENCE, layers, sizes=(3, 4))}
     inventory = dataclasses.replace(RECORD.inventory, containers=held)
-    record_file.write(prefix, dataclasses.replace(RECORD, inventory=inventory))
+    written(prefix, dataclasses.replace(RECORD, inventory=inventory))
     assert record_file.read(prefix).inventory.containers == held
 
 
 def test_the_files_of_a_copy_have_its_name(prefix: str) -> None:
     files = ("ckpt-12.data-00000-of-00002", "ckpt-12-saver", "ckpt-12.data-00001-of-00002")
-    record_file.write(prefix, dataclasses.replace(RECORD, files=files))
+    written(prefix, dataclasses.replace(RECORD, files=files))
     copy = f"{Path(prefix).parent / 'best'}"
     Path(record_file.path_of(copy)).write_bytes(Path(record_file.path_of(prefix)).read_bytes())
     Path(f"{copy}.index").write_bytes(INDEX)
@@ -194,7 +198,7 @@ def test_the_files_of_a_copy_have_its_name(prefix: str) -> None:
 
 
 def test_a_record_never_vouches_for_another_index(prefix: str) -> None:
-    record_file.write(prefix, RECORD)
+    written(prefix, RECORD)
     Path(f"{prefix}.index").write_bytes(INDEX + b".")
     assert record_file.read(prefix) is None
     Path(f"{prefix}.index").unlink()

@@ -50,8 +50,8 @@ def test_one_that_lost_its_index_is_damaged_with_a_record_and_torn_without(tmp_p
 
 def test_what_is_being_saved_or_deleted_is_none(tmp_path: Path) -> None:
     data = "data-00000-of-00001"
-    touch(tmp_path, f"ckpt-1.{data}", "ckpt-1.tfckpt.deleted")
-    touch(tmp_path, f"ckpt-2.{data}", "ckpt-2.0a1b2c3d.tmp", "ckpt-3.0a1b2c3d.tmp")
+    touch(tmp_path, f"ckpt-1.{data}", "ckpt-1.tfckpt.mark")
+    touch(tmp_path, f"ckpt-2.{data}", "ckpt-2.tfckpt.mark", "ckpt-3.tfckpt.mark")
     assert candidates(str(tmp_path)) == []
     assert highest_number(str(tmp_path)) == 3
     touch(tmp_path, "ckpt-1.index")  # it is whole; plain TensorFlow may have taken its number

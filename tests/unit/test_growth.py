@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import cProfile
 import dataclasses
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,6 @@ from tfckpt.tools.differences import ValueChecksum, diff
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
 
 FEW, MANY = 2_000, 8_000
 # Calls that are made once, or once for each doubling, whatever there is.
@@ -207,7 +207,8 @@ def prefixes(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
                 writer.add(entry.key, np.zeros(entry.shape, np.float32))
             writer.finish()
         digest = record_file.index_digest(prefix)
-        record_file.write(prefix, record.CommitRecord(1, values, digest, record.now()))
+        described = record.CommitRecord(1, values, digest, record.now())
+        Path(record_file.path_of(prefix)).write_bytes(record.render(described))
     return found
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tfckpt.errors import InUseError, SaveError
-from tfckpt.stored.commits.writer_lock import LOCK_FILE, lock_of
+from tfckpt.stored.commits.writer_lock import LOCK_FILE, WriterLock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,11 +54,11 @@ def directory(tmp_path: Path) -> Iterator[Path]:
     path = tmp_path / "run"
     path.mkdir()
     yield path
-    lock_of(str(path)).release()
+    WriterLock(str(path)).release()
 
 
 def test_the_first_call_takes_it_and_the_next_see_that_it_is_held(directory: Path) -> None:
-    lock = lock_of(str(directory))
+    lock = WriterLock(str(directory))
     assert [lock.acquire(), lock.acquire()] == [True, False]
     assert not is_free(directory)
     lock.release()
@@ -71,9 +71,9 @@ def test_every_way_to_a_directory_leads_to_one_lock(
 ) -> None:
     (directory.parent / "link").symlink_to("run")
     monkeypatch.chdir(directory.parent)
-    assert lock_of("link").acquire()
-    assert not lock_of("run").acquire()
-    assert not lock_of(f"{directory}/").acquire()
+    assert WriterLock("link").acquire()
+    assert not WriterLock("run").acquire()
+    assert not WriterLock(f"{directory}/").acquire()
 
 
 def test_of_many_threads_one_takes_it(directory: Path) -> None:
@@ -82,7 +82,7 @@ def test_of_many_threads_one_takes_it(directory: Path) -> None:
 
     def save() -> None:
         start.wait()
-        results.append(lock_of(str(directory)).acquire())
+        results.append(WriterLock(str(directory)).acquire())
 
     threads = [threading.Thread(target=save) for _ in range(8)]
     for thread in threads:
@@ -96,7 +96,7 @@ def test_the_file_says_who_holds_it_without_the_arguments(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["jobs/train.py", "--password=secret"])
-    lock_of(str(directory)).acquire()
+    WriterLock(str(directory)).acquire()
     content = json.loads((directory / LOCK_FILE).read_text())
     assert content["pid"] == os.getpid()
     assert content["host"] == socket.gethostname()
@@ -110,7 +110,7 @@ def test_a_refusal_says_where_who_since_when_and_what_to_do(directory: Path) -> 
         held_by_another(directory, signed(pid=4711)),
         pytest.raises(InUseError) as caught,
     ):
-        lock_of(str(directory)).acquire()
+        WriterLock(str(directory)).acquire()
     message = str(caught.value)
     assert message.startswith(f"{directory}: another process saves into this directory")
     assert "process 4711 on 'far'" in message
@@ -118,7 +118,7 @@ def test_a_refusal_says_where_who_since_when_and_what_to_do(directory: Path) -> 
     assert "2026-01-0" in message
     assert "Save into another directory" in message
     assert open_files() == before
-    assert lock_of(str(directory)).acquire()  # the other is done
+    assert WriterLock(str(directory)).acquire()  # the other is done
 
 
 UNFINISHED = [
@@ -149,7 +149,7 @@ def test_what_is_not_written_to_its_end_names_nobody(directory: Path, content: b
         held_by_another(directory, content),
         pytest.raises(InUseError, match=r"into this directory: an unknown process\n"),
     ):
-        lock_of(str(directory)).acquire()
+        WriterLock(str(directory)).acquire()
 
 
 def test_one_that_has_just_taken_it_is_not_mistaken_for_the_dead_one_before(
@@ -161,13 +161,13 @@ def test_one_that_has_just_taken_it_is_not_mistaken_for_the_dead_one_before(
     os.waitpid(child, 0)
     content = signed(pid=child, host=socket.gethostname())
     with held_by_another(directory, content), pytest.raises(InUseError, match="an unknown process"):
-        lock_of(str(directory)).acquire()
+        WriterLock(str(directory)).acquire()
 
 
 def test_what_a_terminal_would_obey_is_escaped(directory: Path) -> None:
     content = signed(command="\x1b[2J", host="\x07\n")
     with held_by_another(directory, content), pytest.raises(InUseError) as caught:
-        lock_of(str(directory)).acquire()
+        WriterLock(str(directory)).acquire()
     assert not set("\x1b\x07") & set(str(caught.value))
 
 
@@ -176,7 +176,7 @@ def test_a_file_that_a_dead_process_left_is_taken_over(
 ) -> None:
     caplog.set_level("INFO", logger="absl")
     (directory / LOCK_FILE).write_bytes(signed(pid=4711, command="x" * 1000))
-    assert lock_of(str(directory)).acquire()
+    assert WriterLock(str(directory)).acquire()
     assert json.loads((directory / LOCK_FILE).read_text())["pid"] == os.getpid()
     (message,) = caplog.messages
     assert "the lock left by process 4711" in message
@@ -186,7 +186,7 @@ def test_one_that_was_released_was_nobodys(
     directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", logger="absl")
-    lock = lock_of(str(directory))
+    lock = WriterLock(str(directory))
     lock.acquire()
     lock.release()
     lock.acquire()
@@ -194,20 +194,20 @@ def test_one_that_was_released_was_nobodys(
 
 
 def test_what_is_released_is_free_whoever_else_has_the_file_open(directory: Path) -> None:
-    lock_of(str(directory)).acquire()
+    WriterLock(str(directory)).acquire()
     (descriptor,) = [
         int(link.name)
         for link in Path("/proc/self/fd").iterdir()
         if os.path.realpath(link) == str(directory / LOCK_FILE)
     ]
     copy = os.dup(descriptor)
-    lock_of(str(directory)).release()
+    WriterLock(str(directory)).release()
     assert is_free(directory)
     os.close(copy)
 
 
 def test_a_moved_directory_is_let_go_and_the_new_one_taken(directory: Path) -> None:
-    lock = lock_of(str(directory))
+    lock = WriterLock(str(directory))
     lock.acquire()
     moved = directory.rename(directory.parent / "moved")
     assert not is_free(moved)
@@ -219,44 +219,44 @@ def test_a_moved_directory_is_let_go_and_the_new_one_taken(directory: Path) -> N
 
 
 def test_a_process_goes_on_where_it_moved_its_directory(directory: Path) -> None:
-    lock_of(str(directory)).acquire()
+    WriterLock(str(directory)).acquire()
     moved = directory.rename(directory.parent / "moved")
     directory.mkdir()
-    assert [lock_of(str(moved)).acquire() for _ in range(2)] == [True, False]
-    assert lock_of(str(directory)).acquire()
+    assert [WriterLock(str(moved)).acquire() for _ in range(2)] == [True, False]
+    assert WriterLock(str(directory)).acquire()
     assert not is_free(moved)
     assert not is_free(directory)
-    lock_of(str(moved)).release()
+    WriterLock(str(moved)).release()
     assert is_free(moved)
     assert not is_free(directory)
 
 
 def test_what_has_two_names_is_released_by_both(directory: Path) -> None:
     moved = directory.parent / "moved"
-    lock_of(str(directory)).acquire()
+    WriterLock(str(directory)).acquire()
     directory.rename(moved)
-    lock_of(str(moved)).acquire()
-    lock_of(str(directory)).release()
+    WriterLock(str(moved)).acquire()
+    WriterLock(str(directory)).release()
     assert is_free(moved)
     with held_by_another(moved, signed()), pytest.raises(InUseError):
-        lock_of(str(moved)).acquire()
+        WriterLock(str(moved)).acquire()
 
 
 def test_where_the_directory_is_another_one_now_so_is_the_lock(directory: Path) -> None:
     link = directory.parent / "link"
     link.symlink_to("run")
-    assert lock_of(str(link)).acquire()
+    assert WriterLock(str(link)).acquire()
     other = directory.parent / "other"
     other.mkdir()
     link.unlink()
     link.symlink_to("other")
-    assert lock_of(str(link)).acquire()
+    assert WriterLock(str(link)).acquire()
     assert not is_free(other)
-    lock_of(str(link)).release()
+    WriterLock(str(link)).release()
 
 
 def test_a_deleted_file_is_made_again(directory: Path) -> None:
-    lock = lock_of(str(directory))
+    lock = WriterLock(str(directory))
     lock.acquire()
     (directory / LOCK_FILE).unlink()
     assert lock.acquire()
@@ -264,7 +264,7 @@ def test_a_deleted_file_is_made_again(directory: Path) -> None:
 
 
 def test_a_deleted_file_that_another_process_made_again_is_the_others(directory: Path) -> None:
-    lock = lock_of(str(directory))
+    lock = WriterLock(str(directory))
     lock.acquire()
     (directory / LOCK_FILE).unlink()
     with held_by_another(directory, signed()), pytest.raises(InUseError):
@@ -282,7 +282,7 @@ def test_a_file_that_is_deleted_while_it_is_taken_is_not_taken_for_the_lock(
         flock(descriptor, how)
 
     monkeypatch.setattr(fcntl, "flock", late)
-    assert lock_of(str(directory)).acquire()
+    assert WriterLock(str(directory)).acquire()
     monkeypatch.undo()
     assert not is_free(directory)
 
@@ -293,7 +293,7 @@ def test_one_that_is_always_deleted_is_given_up(
     before = open_files()
     monkeypatch.setattr(fcntl, "flock", lambda *_: (directory / LOCK_FILE).unlink())
     with pytest.raises(SaveError, match="keeps replacing this file"):
-        lock_of(str(directory)).acquire()
+        WriterLock(str(directory)).acquire()
     assert open_files() == before
 
 
@@ -304,7 +304,7 @@ def test_a_link_is_not_followed(directory: Path, *, there: bool) -> None:
         victim.write_text("precious")
     (directory / LOCK_FILE).symlink_to(victim)
     with pytest.raises(SaveError, match=re.escape(f"{directory}/{LOCK_FILE}: is not a regular")):
-        lock_of(str(directory)).acquire()
+        WriterLock(str(directory)).acquire()
     assert victim.exists() == there
     assert not there or victim.read_text() == "precious"
 
@@ -314,7 +314,7 @@ def test_what_is_no_file_is_no_lock(directory: Path) -> None:
     for make in (Path.mkdir, os.mkfifo):
         make(directory / LOCK_FILE)
         with pytest.raises(SaveError, match="not a regular file"):
-            lock_of(str(directory)).acquire()
+            WriterLock(str(directory)).acquire()
         with contextlib.suppress(OSError):
             (directory / LOCK_FILE).rmdir()
     assert open_files() == before
@@ -323,10 +323,10 @@ def test_what_is_no_file_is_no_lock(directory: Path) -> None:
 def test_a_missing_directory_is_a_failed_save(directory: Path) -> None:
     path = directory / "absent"
     with pytest.raises(SaveError, match=re.escape(f"{path}/{LOCK_FILE}: cannot be locked")):
-        lock_of(str(path)).acquire()
+        WriterLock(str(path)).acquire()
     path.write_text("")
     with pytest.raises(SaveError, match="Not a directory"):
-        lock_of(str(path)).acquire()
+        WriterLock(str(path)).acquire()
 
 
 @pytest.mark.parametrize("code", ["ENOLCK", "ENOTSUP", "ENOSYS", "EINVAL"])
@@ -338,7 +338,7 @@ def test_a_file_system_without_locks_is_warned_of_once(
 
     before = open_files()
     monkeypatch.setattr(fcntl, "flock", fail)
-    assert [lock_of(str(directory)).acquire() for _ in range(3)] == [True, False, False]
+    assert [WriterLock(str(directory)).acquire() for _ in range(3)] == [True, False, False]
     (message,) = caplog.messages
     assert message.startswith(f"{directory}: the file system does not support locks (not here)")
     assert open_files() == before
@@ -348,11 +348,11 @@ def test_a_system_without_locks_is_warned_of_once(
     directory: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(sys.modules, "fcntl", None)  # as on Windows
-    assert [lock_of(str(directory)).acquire() for _ in range(3)] == [True, False, False]
+    assert [WriterLock(str(directory)).acquire() for _ in range(3)] == [True, False, False]
     (message,) = caplog.messages
     assert message.startswith(f"{directory}: the file system does not support locks (the system")
     assert "make sure that only one process saves into this directory" in message
-    lock_of(str(directory)).release()
+    WriterLock(str(directory)).release()
 
 
 def test_a_failing_disk_is_a_failed_save(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -362,10 +362,10 @@ def test_a_failing_disk_is_a_failed_save(directory: Path, monkeypatch: pytest.Mo
     before = open_files()
     monkeypatch.setattr(fcntl, "flock", fail)
     with pytest.raises(SaveError, match=re.escape(f"{LOCK_FILE}: cannot be locked for saving: In")):
-        lock_of(str(directory)).acquire()
+        WriterLock(str(directory)).acquire()
     assert open_files() == before
     monkeypatch.undo()
-    assert lock_of(str(directory)).acquire()
+    assert WriterLock(str(directory)).acquire()
 
 
 def test_a_full_disk_keeps_nobody_from_locking(
@@ -375,6 +375,6 @@ def test_a_full_disk_keeps_nobody_from_locking(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "write", fail)
-    assert lock_of(str(directory)).acquire()
+    assert WriterLock(str(directory)).acquire()
     monkeypatch.undo()
     assert not is_free(directory)

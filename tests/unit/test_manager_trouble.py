@@ -14,7 +14,6 @@ import pytest
 import tensorflow as tf
 
 import tfckpt
-from tfckpt.stored.commits import recovery
 from tfckpt.stored.io.files import LocalFiles
 
 
@@ -144,7 +143,7 @@ def test_an_interrupt_while_a_save_is_undone_loses_neither_version(
     genuine = LocalFiles.rename
 
     def interrupted(self: Any, source: str, target: str) -> None:
-        if target.endswith("last.tfckpt.json") or source.endswith(".before"):
+        if target.endswith("last.tfckpt.json"):
             raise KeyboardInterrupt
         genuine(self, source, target)
 
@@ -156,7 +155,11 @@ def test_an_interrupt_while_a_save_is_undone_loses_neither_version(
     checkpoint.read(tmp_path / "last").assert_consumed()
     assert value.numpy() in (1, 2)
     checkpoint.write(tmp_path / "last")
-    assert not list(tmp_path.glob("*.tmp"))
+    assert {file.suffix for file in tmp_path.iterdir()} == {
+        ".data-00000-of-00002",
+        ".index",
+        ".json",
+    }
 
 
 # The state file, by which plain TensorFlow finds checkpoints
@@ -249,32 +252,16 @@ def test_a_state_file_that_cannot_be_read_either_lets_nothing_be_deleted(
 # What lies in the directory
 
 
-def test_a_mark_of_a_deletion_does_not_cost_somebody_elses_checkpoint(manager, tmp_path) -> None:
+@pytest.mark.parametrize("content", [b"", b"delete \n", b"delete " + b"0" * 64 + b"\n"])
+def test_a_mark_does_not_cost_somebody_elses_checkpoint(manager, tmp_path, content) -> None:
     plain = tf.train.Checkpoint(value=tf.Variable(5))
     path = plain.save(str(tmp_path / "run" / "ckpt"))
-    (tmp_path / "run" / "ckpt-1.tfckpt.deleted").write_bytes(b"")
+    (tmp_path / "run" / "ckpt-1.tfckpt.mark").write_bytes(content)
     one = manager(1)
     assert one.restore_or_initialize() == path
     one.save()
     assert tf.train.load_checkpoint(path).get_tensor("value/.ATTRIBUTES/VARIABLE_VALUE") == 5
-    assert not list((tmp_path / "run").glob("*.deleted"))
-
-
-def test_a_deletion_that_was_cut_short_is_finished(manager, tmp_path, monkeypatch) -> None:
-    one = manager(1)
-    first = one.save()
-
-    def killed(*_: Any) -> None:
-        raise OSError(errno.EIO, "the process ends here")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(recovery, "_delete_files", killed)
-        one.save()
-    assert (tmp_path / "run" / "ckpt-1.tfckpt.deleted").exists()
-    newest = manager(1).save()
-    assert not list((tmp_path / "run").glob("ckpt-1.*"))
-    assert first not in one.checkpoints
-    assert newest in one.checkpoints
+    assert not list((tmp_path / "run").glob("*.mark"))
 
 
 # Where the process goes

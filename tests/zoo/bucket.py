@@ -9,7 +9,6 @@ fail or be the process's last. tests/unit/test_object_store.py compares it with 
 from __future__ import annotations
 
 import itertools
-import threading
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -18,14 +17,14 @@ import tensorflow as tf
 from tensorflow.python.lib.io import file_io
 
 from tfckpt.live.io import remote_files
-from tfckpt.stored.commits import numbering, recovery
-from tfckpt.stored.io import files
+from tfckpt.stored.commits import commit, numbering
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _numbers = itertools.count()
 GFile = tf.io.gfile.GFile
+REPLACED = ("/checkpoint", ".tfckpt.mark")
 Call = str
 
 
@@ -54,7 +53,8 @@ class Bucket:
     Attributes:
         directory: a place in it.
         calls: what was asked of it since :meth:`arm`: "put", "get", "list", and so on.
-        replaced: objects that were written over by others, but for TensorFlow's state file.
+        replaced: objects that were written over by others, but for TensorFlow's state file and
+            what marks a save.
     """
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
@@ -81,7 +81,8 @@ class Bucket:
         """Another process comes, which remembers nothing."""
         self._dead, self._strike, self._between = False, None, None
         self._patch.setattr(remote_files, "REMOTE", remote_files.RemoteFiles())
-        self._patch.setattr(numbering, "_taken", {})
+        self._patch.setattr(numbering, "_tried", {})
+        self._patch.setattr(commit, "_held", {})
 
     def between(self, n: int, action: Callable[[], None]) -> None:
         """Before the n-th call from now, another process does something."""
@@ -89,10 +90,8 @@ class Bucket:
         def other() -> None:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(remote_files, "REMOTE", remote_files.RemoteFiles())
-                patch.setattr(numbering, "_taken", {})
-                patch.setattr(files, "_in_use", set())
-                patch.setattr(numbering, "_lock", threading.Lock())
-                patch.setattr(recovery, "_recovery_lock", threading.Lock())
+                patch.setattr(numbering, "_tried", {})
+                patch.setattr(commit, "_held", {})
                 action()
 
         self.calls.clear()
@@ -115,7 +114,7 @@ class Bucket:
     def put(self, path: str, data: bytes) -> None:
         """As another client."""
         if file_io.file_exists_v2(path):
-            if self.content(path) != data and not path.endswith("/checkpoint"):
+            if self.content(path) != data and not path.endswith(REPLACED):
                 self.replaced.append(path)
             file_io.delete_file_v2(path)
         file_io.recursive_create_dir_v2(path.rpartition("/")[0])

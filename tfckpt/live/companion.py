@@ -1,8 +1,8 @@
 """What tfckpt keeps of a checkpoint, and one save from the snapshot to the commit.
 
 A save claims the directory and takes a ticket (``Checkpoint.save``, ``CheckpointManager.save``).
-:meth:`Companion.save` takes the snapshot; ``write`` stages, writes, reads back and commits; then
-the ticket is kept, and the caller's last step deletes what no rule keeps or writes the state file.
+:meth:`Companion.save` takes the snapshot; ``write`` writes, reads back and commits; then the
+caller's last step deletes what no rule keeps or writes the state file.
 """
 
 from __future__ import annotations
@@ -139,8 +139,7 @@ class Companion:
         def commit() -> None:
             # Registered savers read live objects while they write.
             with ticket, live_objects() if snapshot.savers else contextlib.nullcontext():
-                write(target, snapshot, options, save_options, metadata)
-            ticket.keep()
+                write(target, snapshot, options, save_options, metadata, mark=ticket.mark)
             if then is not None:
                 then()
             run_callbacks(callbacks, prefix)

@@ -19,9 +19,9 @@ from absl import logging
 from tfckpt.core.text import no_space
 from tfckpt.errors import CheckpointError, SaveError
 from tfckpt.manager.retention import Decision, SavedCheckpoint, decide, ranked, run_before
-from tfckpt.stored.commits import discovery, record_file, recovery
+from tfckpt.stored.commits import commit, discovery, record_file
 from tfckpt.stored.commits.discovery import Candidate, CheckpointKind
-from tfckpt.stored.io.files import Files, join, same_directory, temporary
+from tfckpt.stored.io.files import Files, join, same_directory
 from tfckpt.stored.open import open_checkpoint
 from tfckpt.stored.paths.state_file import STATE_FILE, read_state, render
 
@@ -244,16 +244,14 @@ class Directory:
         Returns:
             A number; the next save must have a higher one.
         """
-        return recovery.claim(self.path, self.checkpoint_name, self.files)
+        return commit.claim(self.path, self.checkpoint_name, self.files)
 
     def claim_for(self, nbytes: int) -> None:
         """:meth:`claim` before a training, checking that a save of ``nbytes`` is possible."""
         try:
             self.claim()
             if self.files.renames:  # other stores may keep what was only a test
-                with temporary(self._file(".tfckpt.probe")) as probe:
-                    self.files.create(probe).close()
-                    self.files.remove(probe)
+                commit.begin_named(self._file(".tfckpt.probe"), self.files).give_back()
         except SaveError:
             raise
         except OSError as error:
@@ -305,7 +303,7 @@ class Directory:
 
     def delete(self, prefix: str) -> None:
         """Delete a checkpoint: its record, then its index, then its data."""
-        recovery.delete(prefix, self.files)
+        commit.delete(prefix, self.files)
         self.forget(prefix)
 
     def _file(self, name: str) -> str:

@@ -21,7 +21,7 @@ from tfckpt.planning.rewrite import structure
 from tfckpt.stored.average import AveragedValues
 from tfckpt.stored.bundles.bundle import OPAQUE, Bundle
 from tfckpt.stored.commits import record
-from tfckpt.stored.commits.write_checkpoint import CheckpointValue, write_values
+from tfckpt.stored.commits.commit import CheckpointValue, write_values
 from tfckpt.stored.graphs.keys import ATTRIBUTES, OBJECT_GRAPH, object_graph
 from tfckpt.stored.graphs.writer import graph_of_names, key_of, prune
 from tfckpt.version import __version__

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import SaveError, UnsupportedCheckpointError
 from tfckpt.pages.run_page import run_page
+from tfckpt.stored.commits.new_file import new_file
 from tfckpt.stored.io.files import LOCAL, absolute
-from tfckpt.stored.io.new_file import new_file
 from tfckpt.tools.find_checkpoint import files_of, is_checkpoint, path_of
 from tfckpt.tools.listing import list_checkpoints
 

@@ -24,10 +24,10 @@ from tfckpt.manager.rewriting import StepReader
 from tfckpt.manager.rewriting import rewrite as write_plan
 from tfckpt.planning.checks.step import ASSIGNED, Severity, Status
 from tfckpt.policy import Config, Policy, Restore, Source
-from tfckpt.stored.commits.write_checkpoint import claim_name
+from tfckpt.stored.commits.commit import claim_name
+from tfckpt.stored.commits.new_file import new_file, new_file_by_name, refuse_existing
 from tfckpt.stored.formats.export import write_npz, write_safetensors
 from tfckpt.stored.io.files import LOCAL, absolute
-from tfckpt.stored.io.new_file import new_file, new_file_by_name, refuse_existing
 from tfckpt.tools.find_checkpoint import find, path_of
 from tfckpt.tools.progress import silent
 from tfckpt.tools.selection import (

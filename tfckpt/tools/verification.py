@@ -54,7 +54,7 @@ def verdicts(
     """The same, each verdict as soon as it is known."""
     files = files_of(path)
     if quarantine:
-        from tfckpt.stored.commits.recovery import sweep
+        from tfckpt.stored.commits.commit import sweep
 
         directory = os.path.split(path)[0] if is_checkpoint(path) else path
         with contextlib.suppress(OSError):  # an error only where a checkpoint is to be moved

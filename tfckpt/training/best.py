@@ -15,8 +15,8 @@ from tfckpt.live.variables.distributed import parts
 from tfckpt.live.variables.variables import is_variable, on_host, raw
 from tfckpt.planning.ema import SLOT
 from tfckpt.policy import Config
+from tfckpt.stored.commits.new_file import new_file_by_name
 from tfckpt.stored.io.files import LOCAL, join
-from tfckpt.stored.io.new_file import new_file_by_name
 from tfckpt.training.moment import optimizers_of
 from tfckpt.training.restore_by_config import restore_first
 

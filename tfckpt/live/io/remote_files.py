@@ -24,14 +24,14 @@ import tensorflow as tf
 from tfckpt.errors import UnsupportedCheckpointError
 from tfckpt.live.private.runtime import renames_at_once
 from tfckpt.stored.io.file_systems import choose_files
-from tfckpt.stored.io.files import LOCAL, Files, Handle, temporary
+from tfckpt.stored.io.files import LOCAL, Files, Handle, UnlockedFile, temporary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from typing_extensions import Buffer
 
-    from tfckpt.stored.io.files import Output
+    from tfckpt.stored.io.files import LockedFile, Output
 
 _CHUNK = 1 << 20  # 256 MiB in one piece takes TensorFlow sixty times as long
 _FILE = "file://"
@@ -162,6 +162,13 @@ class RemoteFiles:
                     with contextlib.suppress(tf.errors.OpError):
                         tf.io.gfile.remove(unfinished)
                     raise
+
+    def lock(self, path: str, new: bytes | None = None) -> LockedFile:
+        if new is not None:
+            if self.exists(path):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+            self.write_atomic(path, new)
+        return UnlockedFile(path, self)
 
     def rename(self, source: str, target: str) -> None:
         with _system_errors(source):

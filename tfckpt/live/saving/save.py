@@ -29,7 +29,7 @@ from tfckpt.live.saving.write_files import write_files
 from tfckpt.live.variables.variables import as_int
 from tfckpt.stored.bundles.write import FOREGROUND
 from tfckpt.stored.commits import record
-from tfckpt.stored.commits.write_checkpoint import write_checkpoint
+from tfckpt.stored.commits.commit import write_checkpoint
 from tfckpt.stored.io.files import LOCAL, Files, join
 from tfckpt.stored.paths.state_file import STATE_FILE, render
 from tfckpt.version import __version__
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tfckpt.live.restoring.lineage import Lineage
     from tfckpt.live.saving.snapshot import Snapshot
     from tfckpt.stored.bundles.bundle import Bundle
-    from tfckpt.stored.commits.staging import Staging
+    from tfckpt.stored.commits.commit import Mark
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FULL_TO_TENSORFLOW = tf.errors.ResourceExhaustedError
@@ -106,6 +106,8 @@ def write(
     options: Any,
     save_options: SaveOptions,
     metadata: RecordMetadata,
+    *,
+    mark: Mark | None = None,
 ) -> None:
     """Write a snapshot, make it durable, read it back, and commit it."""
     live, keys = snapshot.live, snapshot.keys
@@ -116,12 +118,12 @@ def write(
             return "" if free is None else no_space(needed(live.inventory), free)
         return ""
 
-    def write_staged(staging: Staging) -> list[str]:
-        nonfinite_keys = write_files(staging, snapshot, options, save_options)
+    def write_data(taken: frozenset[int]) -> tuple[bytes, list[str]]:
+        index, nonfinite_keys = write_files(prefix, snapshot, options, save_options, taken)
         nonfinite = [name for name in live.inventory.entries if keys[name] in nonfinite_keys]
         if nonfinite:
             _report_nonfinite(nonfinite, prefix, save_options.on_nonfinite)
-        return nonfinite
+        return index, nonfinite
 
     def describe(
         bundle: Bundle, nonfinite: list[str], files: tuple[str, ...]
@@ -148,7 +150,7 @@ def write(
         )
 
     with as_save_errors(prefix, disk_space):
-        write_checkpoint(prefix, write_staged, describe, save_options.files)
+        write_checkpoint(prefix, write_data, describe, save_options.files, mark=mark)
 
 
 def needed(inventory: Inventory) -> int:

@@ -1,16 +1,15 @@
 """Writes the files of a save: most values without TensorFlow, the rest by it, under one index.
 
 TensorFlow first writes what only it can write (slices of variables, iterators, registered savers),
-as a checkpoint under the same prefix. Its data files are then renamed for the total number of
-files, ours follow, and one index of both replaces its own. If the options ask for features that
-only TensorFlow has, it writes everything.
+as a checkpoint of its own. Its data files are then renamed for the total number of files, ours
+follow, and one index of both takes the place of its own. If the options ask for features that only
+TensorFlow has, it writes everything.
 
 Values on an accelerator are copied to the host when they are written, large ones in pieces.
 """
 
 from __future__ import annotations
 
-import copy
 import math
 import os
 from typing import TYPE_CHECKING, Any
@@ -30,14 +29,14 @@ from tfckpt.stored.bundles.write import (
     read_coded,
     write_in_parallel,
 )
+from tfckpt.stored.commits.record_file import PART
 from tfckpt.stored.io.files import Files, join
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from tfckpt.live.saving.save import SaveOptions
     from tfckpt.live.saving.snapshot import Snapshot
-    from tfckpt.stored.commits.staging import Staging
 
 PIECE = 1 << 26  # bytes that are copied off an accelerator at a time
 
@@ -48,43 +47,41 @@ def by_tensorflow(options: Any) -> bool:
 
 
 def write_files(
-    staging: Staging, snapshot: Snapshot, options: Any, save_options: SaveOptions
-) -> frozenset[str]:
-    """Write data files and index to disk; frees the tensors of the snapshot one by one.
+    prefix: str,
+    snapshot: Snapshot,
+    options: Any,
+    save_options: SaveOptions,
+    taken: frozenset[int],
+) -> tuple[bytes, frozenset[str]]:
+    """Write data files to disk; frees the tensors of the snapshot one by one.
 
-    ``options`` are for TensorFlow's part. Returns the keys of weights, slots and arrays that hold
-    NaN or infinity.
+    ``options`` are for TensorFlow's part; ``taken`` are total numbers of files that others have.
+    Returns the index, and the keys of weights, slots and arrays that hold NaN or infinity.
     """
     files, tensors = save_options.files, snapshot.tensors
-    prefix, taken = staging.inner, staging.shard_counts
+    part, theirs = join(prefix + PART, os.path.split(prefix)[1]), 0
+    coded: list[tuple[bytes, bytes]] = []
     if snapshot.others:
-        with writable(prefix, files) as path:
-            snapshot.write_others(path, options if tensors else _in_other_shards(options, taken))
-        _sync_all(prefix, files)
-    nonfinite_keys = snapshot.nonfinite_others()
-    if not tensors:
-        return frozenset(nonfinite_keys)
-    their_shards, coded = read_coded(prefix, files) if snapshot.others else (0, [])
+        files.makedirs(prefix + PART)
+        with writable(part, files) as path:
+            snapshot.write_others(path, options)
+        _sync_all(part, files)
+        theirs, coded = read_coded(part, files)
+    nonfinite = snapshot.nonfinite_others()
     computed = snapshot.computed()
     values = [_value(key, tensors.pop(key), key in computed) for key in sorted(tensors)]
-    our_shards = files_for(sum(value.nbytes for value in values))
-    while their_shards + our_shards in taken:
-        our_shards += 1
-    target = Target(
-        staging.data,
-        range(their_shards, their_shards + our_shards),
-        their_shards + our_shards,
-        files,
-    )
-    for shard in range(their_shards):
-        old, new = (
-            data_path(prefix, shard, number) for number in (their_shards, target.num_shards)
-        )
+    ours = files_for(sum(value.nbytes for value in values)) if values else 0
+    while theirs + ours in taken:
+        ours += 1
+    target = Target(prefix, range(theirs, theirs + ours), theirs + ours, files)
+    for shard in range(theirs):
+        old, new = data_path(part, shard, theirs), data_path(prefix, shard, target.num_shards)
         files.rename(old, new)
+    if theirs:
+        files.remove(index_path(part))
     written = write_in_parallel(values, _pieces, target, save_options.chunk)
     index = encode_index([*coded, *written.coded], target.num_shards)
-    files.write_atomic(index_path(prefix), index)
-    return frozenset([*nonfinite_keys, *written.nonfinite])
+    return index, frozenset([*nonfinite, *written.nonfinite])
 
 
 def _sync_all(prefix: str, files: Files) -> None:
@@ -118,35 +115,3 @@ def _taken_off(tensor: Any, count: int) -> Iterator[np.ndarray]:
         with tf.device(tensor.device):
             piece = flat[start : start + count]
         yield np.asarray(piece)
-
-
-class _OtherShards(tf.train.experimental.ShardByTaskPolicy):  # type: ignore[misc]
-    """Writes another number of shards than the existing files have, so that both can coexist.
-
-    TensorFlow writes one data file for each shard, and cannot write an empty one.
-    """
-
-    description = "Another number of shards than the checkpoint that is replaced."
-
-    def __init__(self, base: Any, taken: frozenset[int]) -> None:
-        self._base = base or tf.train.experimental.ShardByTaskPolicy()
-        self._taken = taken
-
-    def __call__(self, tensors: Sequence[Any]) -> Sequence[Any]:
-        shards = [dict(shard) for shard in self._base(tensors)]
-        while len(shards) in self._taken:
-            largest = max(shards, key=len)
-            if len(largest) < 2:
-                break
-            key = next(iter(largest))
-            shards.append({key: largest.pop(key)})
-        return shards
-
-
-def _in_other_shards(options: Any, taken: frozenset[int]) -> Any:
-    if not taken:
-        return options
-    options = copy.copy(options)
-    base = options.experimental_sharding_callback
-    options.experimental_sharding_callback = _OtherShards(base, taken)
-    return options

@@ -86,19 +86,22 @@ class Bundle:
     _handles: dict[int, Handle] = dataclasses.field(repr=False)
 
     @classmethod
-    def open(cls, prefix: str, files: Files = LOCAL, *, whole: bool = True) -> Self:
+    def open(
+        cls, prefix: str, files: Files = LOCAL, *, whole: bool = True, index: bytes | None = None
+    ) -> Self:
         """Open the checkpoint of a prefix and check its index.
 
-        ``whole`` refuses a value beyond the end of its data file at once instead of on reading.
+        ``whole`` refuses a value beyond the end of its data file at once instead of on reading;
+        ``index`` is the content of the index, where it is not written yet.
         """
-        data = _index_bytes(prefix, files)
-        index = read_index(data, index_path(prefix))
-        used = sorted(index.ends)
+        data = _index_bytes(prefix, files) if index is None else index
+        parsed = read_index(data, index_path(prefix))
+        used = sorted(parsed.ends)
         handles: dict[int, Handle] = {}
         absent: dict[int, str] = {}
         try:
             for shard in used:
-                path = data_path(prefix, shard, index.num_shards)
+                path = data_path(prefix, shard, parsed.num_shards)
                 with reading(path):
                     try:
                         handle = files.open_read(path)
@@ -110,7 +113,7 @@ class Bundle:
                         handles.pop(shard).close()
                         absent[shard] = _POINTER
             digest = hashlib.sha256(data).hexdigest()
-            bundle = cls(prefix, index.entries, absent, index, digest, handles)
+            bundle = cls(prefix, parsed.entries, absent, parsed, digest, handles)
             if whole:
                 bundle._check_extents()
         except BaseException:

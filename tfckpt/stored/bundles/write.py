@@ -11,8 +11,7 @@ checksummed while another is copied. A value is released once its bytes are writ
 values that training has replaced meanwhile. A failure or interrupt in one thread stops the others
 at their next write, and is raised when all have ended.
 
-Nothing here is atomic: files are written into a staging directory and moved into place by
-:mod:`tfckpt.stored.commits.staging`.
+Nothing here is atomic: a checkpoint is committed by :mod:`tfckpt.stored.commits.commit`.
 """
 
 from __future__ import annotations
@@ -253,15 +252,13 @@ class BundleWriter:
     array([0., 1., 2.], dtype=float32)
     """
 
-    def __init__(
-        self, prefix: str, num_shards: int = 1, files: Files = LOCAL, *, data: str = ""
-    ) -> None:
+    def __init__(self, prefix: str, num_shards: int = 1, files: Files = LOCAL) -> None:
         self._prefix = prefix
         self._files = files
         self._shards: list[Shard] = []
         try:
             for number in range(num_shards):
-                path = data_path(data or prefix, number, num_shards)
+                path = data_path(prefix, number, num_shards)
                 self._shards.append(Shard(path, number, files))
         except BaseException:
             self.close()
@@ -275,12 +272,16 @@ class BundleWriter:
         """Write the stored bytes of a value, with its entry in another index."""
         self._shards[shard].add_raw(key, entry, data)
 
-    def finish(self) -> None:
-        """Write the index; on return everything is on disk."""
+    def index(self) -> bytes:
+        """The content of the index; on return the data files are on disk."""
         for shard in self._shards:
             shard.finish()
         coded = [each for shard in self._shards for each in shard.coded]
-        self._files.write_atomic(index_path(self._prefix), encode_index(coded, len(self._shards)))
+        return encode_index(coded, len(self._shards))
+
+    def finish(self) -> None:
+        """Write the index; on return everything is on disk."""
+        self._files.write_atomic(index_path(self._prefix), self.index())
 
     def close(self) -> None:
         for shard in self._shards:

@@ -4,9 +4,9 @@ TensorFlow reads the state file instead, which may be lost, stale or copied from
 checkpoint is *committed* where tfckpt's commit record lies beside its index, and *foreign* where
 plain TensorFlow wrote it. A record and data without an index are *damaged*: leaving such a
 checkpoint out would make the run start from scratch. Data alone is *torn*: plain TensorFlow was
-interrupted while it saved or deleted. Unfinished saves of tfckpt have names of their own
-(:mod:`tfckpt.stored.commits.staging`) and are not listed, nor is what is being moved away. No file
-is opened, and no name is treated as a glob pattern.
+interrupted while it saved or deleted. What tfckpt has not finished has a mark
+(:mod:`tfckpt.stored.commits.commit`) and is not listed while it has no index. No file is opened,
+and no name is treated as a glob pattern.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ import re
 from enum import Enum
 
 from tfckpt.errors import CheckpointNotFoundError
-from tfckpt.stored.commits.record_file import DELETED, MOVED, SUFFIX
-from tfckpt.stored.io.files import LOCAL, Files, join, reading, stands_for
+from tfckpt.stored.commits.record_file import MARK, SUFFIX
+from tfckpt.stored.io.files import LOCAL, Files, join, reading
 from tfckpt.stored.paths.wrong_paths import DATA
 
 # Eighteen digits, as save counters have 64 bits.
 _BASE = re.compile(r"(?P<name>.*)-(?P<number>[0-9]{1,18})", re.DOTALL)
 _INDEX = ".index"
-_STAGED = ".tmp"
-_SUFFIXES = (_INDEX, SUFFIX, DELETED, MOVED)
+_SUFFIXES = (_INDEX, SUFFIX, MARK)
 _ENDS = "|".join(map(re.escape, _SUFFIXES))
 _PART = re.compile(rf"(?P<base>.*)(?:(?P<suffix>{_ENDS})|{DATA})", re.DOTALL)
 
@@ -58,15 +57,15 @@ def candidates(
     ``checkpoint_name`` is the part before the number, None for any. Names are not patterns:
     ``run[1]`` is the directory of that name.
     """
-    parts: dict[str, set[str]] = {part: set() for part in (*_SUFFIXES, _STAGED, "")}
+    parts: dict[str, set[str]] = {part: set() for part in (*_SUFFIXES, "")}
     for name in _listing(directory, files):
-        part, base = _part(name)
-        parts[part].add(base)
+        if match := _PART.fullmatch(name):
+            parts[match["suffix"] or ""].add(match["base"])
     indexed, recorded = parts[_INDEX], parts[SUFFIX]
-    # Data beside a staged save is being written, beside a deletion being removed.
-    data_alone = parts[""] - indexed - (parts[_STAGED] - recorded) - parts[DELETED]
+    # Data beside a mark is being written or removed.
+    data_alone = parts[""] - indexed - (parts[MARK] - recorded)
     result = []
-    for base in (indexed | data_alone) - parts[MOVED]:
+    for base in indexed | data_alone:
         match = _BASE.fullmatch(base)
         if match is None or checkpoint_name not in (None, match["name"]):
             continue
@@ -78,22 +77,17 @@ def candidates(
     return sorted(result, key=lambda candidate: (candidate.number, candidate.prefix), reverse=True)
 
 
-def _part(name: str) -> tuple[str, str]:
-    """The kind of file and the checkpoint it belongs to; ``""`` for data, and for other files."""
-    if match := _PART.fullmatch(name):
-        return match["suffix"] or "", match["base"]
-    if (staged := stands_for(name)) is not None:
-        return _STAGED, staged
-    return "", ""
-
-
-def highest_number(directory: str, checkpoint_name: str = "ckpt", files: Files = LOCAL) -> int:
+def highest_number(
+    directory: str, checkpoint_name: str = "ckpt", files: Files = LOCAL, suffix: str = ""
+) -> int:
     """The highest number in any file name with this checkpoint name; 0 where there is none.
 
     Unfinished and orphaned files count, so a save with a higher number overwrites nothing: no
-    index, orphaned data file, record or ``ckpt-7_temp`` directory of an interrupted save.
+    index, orphaned data file, record or mark of an interrupted save. With ``suffix``, only names
+    that end with it count.
     """
-    used = re.compile(re.escape(checkpoint_name) + r"-([0-9]{1,18})(?![0-9])")
+    end = rf"{re.escape(suffix)}\Z" if suffix else "(?![0-9])"
+    used = re.compile(rf"{re.escape(checkpoint_name)}-([0-9]{{1,18}}){end}")
     matches = map(used.match, _listing(directory, files))
     return max((int(match[1]) for match in matches if match), default=0)
 

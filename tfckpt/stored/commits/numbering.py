@@ -1,18 +1,18 @@
-"""Chooses the number of the next save: higher than all files, and unused in this process.
+"""Chooses the number of the next save: one above all files, whose mark this process has created.
 
-Two managers of one directory may save at the same time, in two threads or in the background, before
-the files of the first one exist. In an object store, a request that was given up may still arrive,
-so a number that was tried there is not used again.
+In an object store, a request that was given up may still arrive, so a number that was tried there
+is not used again.
 """
 
 from __future__ import annotations
 
 import os
-import threading
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import SaveError
+from tfckpt.stored.commits.commit import Mark, begin, begin_named
 from tfckpt.stored.commits.discovery import highest_number
+from tfckpt.stored.commits.record_file import MARK
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,12 +21,11 @@ if TYPE_CHECKING:
 
     from tfckpt.stored.io.files import Files
 
-_lock = threading.Lock()
-_taken: dict[tuple[str, str], set[int]] = {}
+_tried: dict[str, int] = {}  # path up to the number → the last one, in stores
 
 
 class Ticket:
-    """The number of one save: taken before the save begins, then kept or given back.
+    """The number of one save: taken before the save begins, then used or given back.
 
     The chief of several workers takes it; the others make theirs from its :attr:`numbers`. As a
     context manager it is given back if the body raises. An empty one is for a file that has no
@@ -35,39 +34,37 @@ class Ticket:
     Attributes:
         value: the number in the checkpoint's name.
         counted: the value that ``save_counter`` gets.
+        mark: that of the checkpoint, if this process writes it.
     """
 
-    def __init__(self, value: int = 0, counted: int = 0) -> None:
-        self.value, self.counted = value, counted
-        self._held: set[int] = set()  # the numbers of its directory that are in use
+    def __init__(self, value: int = 0, counted: int = 0, mark: Mark | None = None) -> None:
+        self.value, self.counted, self.mark = value, counted, mark
         self._advances: list[tuple[Callable[[Any], object], Any, Any]] = []
 
     @classmethod
     def take(
         cls, file_prefix: str, last: int, counter: int, files: Files, chosen: int | None = None
     ) -> Ticket:
-        """Reserve a number in this process."""
+        """Reserve a number."""
         directory, name = os.path.split(file_prefix)
-        real_directory = directory if "://" in directory else os.path.realpath(directory)
-        with _lock:
-            others = _taken.setdefault((real_directory, name), set())
-            if chosen is None:
-                value = max(counter, last, highest_number(directory, name, files), *others) + 1
-                ticket = cls(value, value)
-            elif chosen < (last := max([last, *others])):
+        if chosen is not None:
+            last = max(last, highest_number(directory, name, files, MARK))  # of running saves
+            if chosen < last:
                 raise SaveError(
                     f"{file_prefix}-{chosen}: not saved: {name}-{last} exists and would be "
                     f"restored before {name}-{chosen}",
                     hint=f"delete {name}-{last}, or use another directory",
                 )
-            else:
-                ticket = cls(chosen, counter + 1)
+            return cls(chosen, counter + 1, begin_named(f"{file_prefix}-{chosen}", files))
+        last = max(counter, last, _tried.get(file_prefix, 0))
+        while True:
+            last = max(last, highest_number(directory, name, files)) + 1
             if not files.renames:
-                others.clear()
-            others.add(ticket.value)
-            if files.renames:  # else the number is held for good
-                ticket._held = others
-        return ticket
+                _tried[file_prefix] = last
+            try:
+                return cls(last, last, begin(f"{file_prefix}-{last}", files))
+            except FileExistsError:  # another process or thread has just taken it
+                continue
 
     @property
     def numbers(self) -> list[int]:
@@ -83,14 +80,10 @@ class Ticket:
         for assign, _, after in self._advances:
             assign(after)
 
-    def keep(self) -> None:
-        """The checkpoint is committed: its files hold the number from now on."""
-        with _lock:
-            self._held.discard(self.value)
-
     def give_back(self) -> None:
         """The save failed and has left no files."""
-        self.keep()
+        if self.mark is not None:
+            self.mark.give_back()
         for assign, before, _ in self._advances:
             assign(before)
 

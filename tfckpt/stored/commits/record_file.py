@@ -1,35 +1,35 @@
 """The commit record, the file that marks a checkpoint as committed by tfckpt.
 
-``ckpt-12.tfckpt.json`` is moved into place last, so where it exists everything else is on disk. It
+``ckpt-12.tfckpt.json`` is there last, so where it exists everything else is on disk. It
 holds what the index cannot: canonical names and roles, step, epoch, metrics. It also holds the
 digest of its index, so that it never vouches for the files of another save: where another program
 has written over them since, there is no record. Where a writer died between index and record, the
-record is read from the staging directory.
+record is its draft.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import itertools
 import os
-from typing import TYPE_CHECKING
+import re
 
 from tfckpt.core.gc_pause import gc_paused
 from tfckpt.errors import CheckpointError, DamagedCheckpointError
 from tfckpt.stored.commits.record import CommitRecord, parse, render
-from tfckpt.stored.io.files import LOCAL, Files, content, join, reading, stands_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from tfckpt.stored.io.files import LOCAL, Files, content, reading
+from tfckpt.stored.paths.wrong_paths import DATA
 
 SUFFIX = ".tfckpt.json"
-# The suffix of a record while its checkpoint is being deleted.
-DELETED = ".tfckpt.deleted"
-# Of a file that names the directory into which a checkpoint is being moved.
-MOVED = ".tfckpt.moved"
+# Of what says that something is unfinished: :mod:`tfckpt.stored.commits.commit`.
+MARK = ".tfckpt.mark"
+# Of a record that is not in place yet, or not any more.
+DRAFT = ".tfckpt.draft"
+# Of a directory or a file with what is not in place yet.
+PART = ".tfckpt.part"
 # A million values, at about 200 bytes each.
 MAX_BYTES = 1 << 28
+_DATA = re.compile(DATA)
 
 
 def path_of(prefix: str) -> str:
@@ -51,11 +51,11 @@ def index_digest(prefix: str, files: Files = LOCAL) -> str:
             raise DamagedCheckpointError("the index is missing", path=path) from None
 
 
-def write(prefix: str, record: CommitRecord, files: Files = LOCAL) -> None:
-    """Commit a checkpoint: on return the record is on disk, after an exception there is none."""
+def write_draft(prefix: str, record: CommitRecord, files: Files = LOCAL) -> None:
+    """Write the record of a checkpoint that is not committed yet."""
     with gc_paused():
         text = render(record)
-    files.write_atomic(path_of(prefix), text)
+    files.write_atomic(prefix + DRAFT, text)
 
 
 def read(prefix: str, files: Files = LOCAL, digest: str | None = None) -> CommitRecord | None:
@@ -64,12 +64,18 @@ def read(prefix: str, files: Files = LOCAL, digest: str | None = None) -> Commit
     ``digest`` is that of the index, read from disk if None. The inventory's ``source`` is this
     prefix, wherever the checkpoint was written.
     """
-    record = _read(path_of(prefix), prefix, files)
-    for candidate in itertools.chain((record,), _staged(prefix, files)):
-        if candidate is not None:
+    for path in (path_of(prefix), prefix + DRAFT, path_of(prefix)):  # a draft becomes the record
+        record = _read(path, prefix, files) if path != prefix + DRAFT else _draft(prefix, files)
+        if record is not None:
             digest = digest or index_digest(prefix, files)
-            if candidate.index_sha256 == digest:
-                return candidate
+            if record.index_sha256 == digest:
+                return record
+    return None
+
+
+def _draft(prefix: str, files: Files) -> CommitRecord | None:
+    with contextlib.suppress(CheckpointError):  # it may be half written
+        return _read(prefix + DRAFT, prefix, files)
     return None
 
 
@@ -95,10 +101,18 @@ def _read(path: str, prefix: str, files: Files, *, head: bool = False) -> Commit
     return parse(data, path, prefix, head=head)
 
 
-def _staged(prefix: str, files: Files) -> Iterator[CommitRecord | None]:
-    """Records in staging directories, whose writer died or is just about to move them."""
-    directory, name = os.path.split(prefix)
-    with contextlib.suppress(OSError):
-        for other in files.listdir(directory):
-            if stands_for(other) == name:
-                yield _read(path_of(join(join(directory, other), name)), prefix, files)
+def parts(prefix: str, names: set[str], files: Files = LOCAL) -> list[str]:
+    """The file names of a checkpoint, in the listing ``names``: record, index, then the others."""
+    name = os.path.split(prefix)[1]
+    first = [path_of(name), f"{name}.index", *([name] if name else [])]
+    rest = {file for file in names if shards_of(file, name) is not None}
+    with contextlib.suppress(CheckpointError):
+        if head := read_head(path_of(prefix), prefix, files):
+            rest |= names & {*head.files}
+    return [*(file for file in first if file in names), *sorted(rest - {*first})]
+
+
+def shards_of(file: str, name: str) -> int | None:
+    """The number of data files of a checkpoint, from the name of one; None for other names."""
+    match = _DATA.fullmatch(file.removeprefix(name)) if file.startswith(name) else None
+    return int(match["shards"]) if match else None

@@ -16,8 +16,7 @@ from tfckpt.errors import CheckpointError, UnsupportedCheckpointError
 from tfckpt.stored.bundles.bundle import Bundle, index_path
 from tfckpt.stored.commits import record_file
 from tfckpt.stored.commits.discovery import CheckpointKind, candidates
-from tfckpt.stored.commits.record_file import MOVED
-from tfckpt.stored.commits.recovery import parts
+from tfckpt.stored.commits.record_file import parts
 from tfckpt.stored.io.files import LOCAL, Files, join
 from tfckpt.stored.open import open_checkpoint
 from tfckpt.stored.paths.lookalikes import SHARD_OF_KERAS, SINGLE_FILES
@@ -109,8 +108,7 @@ def without_number(directory: str, files: Files = LOCAL) -> list[str]:
     indices = [name.removesuffix(".index") for name in names - indexed if name.endswith(".index")]
     single = [name for name in names if name.endswith(SINGLE_FILES)]
     whole = [name for name in single if not SHARD_OF_KERAS.search(name)]
-    found = [name for name in sorted(indices) + sorted(whole) if name + MOVED not in names]
-    return [join(directory, name) for name in found]
+    return [join(directory, name) for name in sorted(indices) + sorted(whole)]
 
 
 def _names(directory: str, files: Files) -> set[str]:

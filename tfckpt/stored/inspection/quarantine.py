@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tfckpt.core.text import free_name
 from tfckpt.errors import CheckpointError
 from tfckpt.stored.bundles.bundle import index_path
-from tfckpt.stored.commits import discovery, recovery
+from tfckpt.stored.commits import commit, discovery
 from tfckpt.stored.io.files import join
 from tfckpt.stored.paths.state_file import STATE_FILE, read_state, render
 
@@ -27,11 +27,11 @@ def quarantine(path: str, files: Files) -> str:
     if not files.exists(index_path(path)):
         path = path.rstrip("/")  # a directory; the name of an index may be empty after the last /
     parent, name = os.path.split(path)
-    recovery.claim(parent, None, files)
+    commit.claim(parent, None, files)
     _leave_out(parent, name, files)
-    directory = join(parent, recovery.QUARANTINE)
+    directory = join(parent, commit.QUARANTINE)
     target = free_name(name or "unnamed", lambda taken: files.exists(join(directory, taken)))
-    return recovery.move_away(path, target, files)
+    return commit.move_away(path, target, files)
 
 
 def _leave_out(parent: str, name: str, files: Files) -> None:

@@ -74,6 +74,23 @@ class Output(Protocol):
         """Close the file; its content is complete."""
 
 
+class LockedFile(Protocol):
+    """A small file that one holder has for itself.
+
+    Attributes:
+        locked: whether the file system keeps others out; an object store does not.
+    """
+
+    @property
+    def locked(self) -> bool: ...
+
+    def write(self, data: bytes) -> None:
+        """Make ``data`` its durable content."""
+
+    def close(self) -> None:
+        """Let others have it."""
+
+
 class Files(Protocol):
     """A file system; failures raise OSError, missing files FileNotFoundError."""
 
@@ -92,6 +109,12 @@ class Files(Protocol):
 
     def write_atomic(self, path: str, data: bytes) -> None:
         """Make ``data`` the durable content of ``path``, or leave the old content."""
+
+    def lock(self, path: str, new: bytes | None = None) -> LockedFile:
+        """Lock a file that exists, or with ``new`` one that does not, which gets this content.
+
+        BlockingIOError where another has it, FileExistsError where it is to be new and exists.
+        """
 
     def rename(self, source: str, target: str) -> None:
         """Rename a file, replacing an existing target."""
@@ -121,6 +144,21 @@ class Files(Protocol):
     def fsync(self, path: str) -> None: ...
 
     def fsync_dir(self, path: str) -> None: ...
+
+
+class UnlockedFile:
+    """A lock where the file system has none."""
+
+    locked = False
+
+    def __init__(self, path: str, files: Files) -> None:
+        self._path, self._files = path, files
+
+    def write(self, data: bytes) -> None:
+        self._files.write_atomic(self._path, data)
+
+    def close(self) -> None:
+        """Nothing is held."""
 
 
 def content(path: str, files: Files, most: int | None = None) -> bytes:
@@ -311,6 +349,21 @@ class LocalFiles:
                     self.remove(unfinished)
                 raise
         self.fsync_dir(os.path.split(path)[0])
+
+    def lock(self, path: str, new: bytes | None = None) -> LockedFile:
+        from tfckpt.stored.io.locks import FileLock  # not needed for reading
+
+        if new is None:
+            return FileLock(path, durable=self._durable)
+        lock = FileLock(path, os.O_CREAT | os.O_EXCL, durable=self._durable)
+        try:
+            lock.write(new)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                self.remove(path)
+            lock.close()
+            raise
+        return lock
 
     def rename(self, source: str, target: str) -> None:
         Path(source).replace(target)

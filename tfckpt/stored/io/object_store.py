@@ -20,14 +20,14 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfckpt.errors import CheckpointError, NotInstalledError, UnsupportedCheckpointError
-from tfckpt.stored.io.files import Files, Handle
+from tfckpt.stored.io.files import Files, Handle, UnlockedFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from typing_extensions import Buffer
 
-    from tfckpt.stored.io.files import Output
+    from tfckpt.stored.io.files import LockedFile, Output
 
 _PAGE = 64 << 10  # bytes fetched for a short read
 _WINDOW = 4 << 20  # bytes fetched for a long one, and for one that goes on where another ended
@@ -207,6 +207,21 @@ class ObjectStore:
         system, key = self._at(path)
         with _system_errors(path):
             system.pipe_file(key, data)
+
+    def lock(self, path: str, new: bytes | None = None) -> LockedFile:
+        """Create an object that no other has created, as far as the store can tell."""
+        if new is not None:
+            system, key = self._at(path)
+            with _system_errors(path):
+                try:
+                    system.pipe_file(key, new, mode="create")
+                except FileExistsError:
+                    raise
+                except Exception:  # the store does not know it, or is busy
+                    if system.exists(key):
+                        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from None
+                    system.pipe_file(key, new)
+        return UnlockedFile(path, self)
 
     def rename(self, source: str, target: str) -> None:
         """Copy the object in the store, and remove the other one."""

@@ -8,7 +8,7 @@ import re
 from tfckpt.stored.paths.wrong_paths import DATA
 
 _NOT_A_SAVERS = re.compile(
-    rf".*({DATA}|\.index|\.tfckpt\.json|\.[0-9a-f]{{8}}\.tmp|\.tfckpt\.(?:deleted|moved)|\.before|_temp)",
+    rf".*({DATA}|\.index|\.tfckpt\.(?:json|mark|draft|part)|\.[0-9a-f]{{8}}\.tmp|_temp)",
     re.DOTALL,
 )
 

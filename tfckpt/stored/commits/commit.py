@@ -1,0 +1,581 @@
+"""Commits, deletes and recovers checkpoints: one protocol for disks and object stores.
+
+A checkpoint *is* its commit record. Data and index under their final names mean nothing before it
+is there, so a save writes each file once, where it stays:
+
+1. a *mark*, ``ckpt-12.tfckpt.mark``: it holds the name, and says that something is unfinished;
+2. the data files, in another number than those of a checkpoint that is replaced;
+3. the record as a *draft*, ``ckpt-12.tfckpt.draft``; from here on whoever finds the index can
+   complete the save;
+4. the index, which refers to the data;
+5. the draft becomes ``ckpt-12.tfckpt.json``: this is the commit.
+
+A deletion is a mark with the digest of the index. Every save, deletion and move ends as what dead
+processes have begun does, by :func:`_end`: a draft that belongs to the index in place becomes its
+record, data that no index refers to goes, and an index goes only if the mark names it, since others
+may have written under this name meanwhile.
+
+On a disk, the writer has locked its mark. In a store nobody knows whether it is alive, so a
+recovery first changes the mark, and a save looks at its mark after the commit: one of the two gives
+way, and no checkpoint is removed whose save has returned.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from absl import logging
+
+from tfckpt.errors import (
+    CheckpointError,
+    CheckpointNotFoundError,
+    InUseError,
+    NameTakenError,
+    SaveError,
+)
+from tfckpt.stored.bundles.bundle import Bundle, index_path
+from tfckpt.stored.bundles.write import BundleWriter
+from tfckpt.stored.commits import record_file
+from tfckpt.stored.commits.record_file import DRAFT, MARK, PART
+from tfckpt.stored.commits.writer_lock import WriterLock
+from tfckpt.stored.io.files import (
+    LOCAL,
+    Files,
+    LocalFiles,
+    abandoned,
+    absolute,
+    content,
+    join,
+    stands_for,
+)
+from tfckpt.stored.io.locks import NotAFileError
+from tfckpt.stored.paths.parts import is_part
+from tfckpt.stored.paths.state_file import STATE_FILE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from typing_extensions import Self
+
+    from tfckpt.stored.bundles.bundle import BundleEntry
+    from tfckpt.stored.commits.record import CommitRecord
+    from tfckpt.stored.io.files import LockedFile
+
+_Result = TypeVar("_Result")
+
+QUARANTINE = "quarantine"
+# What else than a save a mark may stand for, with the digest of the index; "" where there is none.
+_TASK = re.compile(rb"(delete|move) ([0-9a-f]{64}|)(?: (.*))?\n", re.DOTALL)
+_SAVE = ("save", "", "")
+_UNDONE = b"undone"
+_MAX_BYTES = 1 << 12  # of a mark
+_held: dict[str, object] = {}  # the marks of this process, which stores do not lock
+
+
+class CheckpointValue(NamedTuple):
+    """A value to write.
+
+    Attributes:
+        key: in the new checkpoint.
+        nbytes: its size, by which it is assigned to a data file.
+        read: returns the value or, with ``entry``, its stored bytes; called once.
+        entry: index entry of these bytes in another checkpoint, for values that can only be copied.
+    """
+
+    key: str
+    nbytes: int
+    read: Callable[[], Any]
+    entry: BundleEntry | None = None
+
+
+class Mark:
+    """The mark of a checkpoint, which this process holds until it is closed.
+
+    Raises:
+        BlockingIOError: another writer holds it.
+        FileExistsError: it is to be ``new``, and is there.
+        FileNotFoundError: it is not there.
+    """
+
+    def __init__(self, prefix: str, files: Files, new: bytes | None = None) -> None:
+        self.prefix, self.files = prefix, files
+        self._path = prefix + MARK
+        me = object()
+        if _held.setdefault(self._path, me) is not me:
+            raise BlockingIOError
+        self._lock: LockedFile | None = None
+        try:
+            self._lock = files.lock(self._path, new)
+            if (now := self._now() if new is None else new) is None:
+                raise FileNotFoundError(self._path)
+            self.content = now
+        except BaseException:
+            self.close()
+            raise
+        self.locked = self._lock.locked
+
+    @property
+    def task(self) -> tuple[str, str, str]:
+        """To "save", "delete" or "move", the digest of the index, and where to."""
+        match = _TASK.fullmatch(self.content)  # else it is a save, or half of it was written
+        if match is None:
+            return _SAVE
+        kind, digest, into = (os.fsdecode(each or b"") for each in match.groups())
+        return kind, digest, into
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether another process has treated it as left behind."""
+        return not self.locked and self._now() != self.content
+
+    def is_of_another(self) -> bool:
+        """Whether another process has begun to write under this name."""
+        return not self.locked and self._now() not in (None, _UNDONE, self.content)
+
+    def _now(self) -> bytes | None:
+        try:
+            return content(self._path, self.files, _MAX_BYTES)
+        except FileNotFoundError:
+            return None
+        except CheckpointError:  # too long: it is no mark of ours
+            return b""
+
+    def write(self, what: bytes) -> None:
+        """Say that something else is to be done."""
+        if self._lock is not None:
+            self._lock.write(what)
+            self.content = what
+
+    def remove(self) -> None:
+        """There is nothing left to do."""
+        _remove(self._path, self.files)
+
+    def close(self) -> None:
+        """Let others hold it."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+        _held.pop(self._path, None)
+
+    def give_back(self) -> None:
+        """Remove it, if nothing was written under it."""
+        if self._lock is not None:
+            with self, contextlib.suppress(OSError):  # then the next one ends it
+                _end(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def begin(prefix: str, files: Files) -> Mark:
+    """Take a name that has no file for a save; FileExistsError where another one has taken it."""
+    parent = os.path.split(prefix)[0]
+    files.makedirs(parent or ".")
+    try:
+        mark = Mark(prefix, files, b"" if files.renames else os.urandom(8).hex().encode())
+    except BlockingIOError:
+        raise FileExistsError(f"{prefix}{MARK}") from None
+    try:
+        files.fsync_dir(parent)  # no loss of power leaves files without it
+    except BaseException:
+        mark.give_back()
+        raise
+    return mark
+
+
+def begin_named(prefix: str, files: Files) -> Mark:
+    """Take a name for a save, and end what a dead process has begun with it."""
+    with contextlib.suppress(FileNotFoundError):
+        recover(prefix, files)
+    try:
+        return begin(prefix, files)
+    except FileExistsError:
+        raise _in_use(prefix) from None
+
+
+def _in_use(prefix: str) -> InUseError:
+    message = f"{prefix}: another process or thread writes under this name"
+    return InUseError(message, hint="choose another name, or wait for it")
+
+
+def _deletion(digest: str) -> bytes:
+    return f"delete {digest}\n".encode()
+
+
+def write_checkpoint(
+    prefix: str,
+    write: Callable[[frozenset[int]], tuple[bytes, _Result]],
+    describe: Callable[[Bundle, _Result, tuple[str, ...]], CommitRecord],
+    files: Files = LOCAL,
+    *,
+    replace: bool = True,
+    mark: Mark | None = None,
+) -> CommitRecord:
+    """Write a checkpoint and commit it.
+
+    ``write`` writes the data files, of which none may have one of the given total numbers, and
+    returns the index; what else it leaves in :data:`PART` belongs to the checkpoint, too. Without
+    ``replace``, and in a store, the name must be free.
+    """
+    parent, name = os.path.split(prefix)
+    replace = replace and files.renames
+    with mark or begin_named(prefix, files) as held:
+        before, digest = None, ""
+        try:
+            if replace:
+                before = _before(prefix, files)
+            else:
+                _refuse_taken(prefix, files)
+            names = files.listdir(parent)
+            counts = frozenset(filter(None, (record_file.shards_of(n, name) for n in names)))
+            index, result = write(counts)
+            others = _others(prefix, files)
+            with Bundle.open(prefix, files, index=index) as bundle:
+                data = [os.path.split(bundle.path(n))[1] for n in range(bundle.index.num_shards)]
+                record = describe(bundle, result, tuple(sorted([*data, *others])))
+            record_file.write_draft(prefix, record, files)
+            for other in others:
+                files.rename(join(prefix + PART, other), join(parent, other))
+            if others:
+                files.fsync_dir(parent)
+            if not replace:  # another process may have written it meanwhile
+                _refuse_taken(prefix, files, data=False)
+            digest = record.index_sha256
+            files.write_atomic(index_path(prefix), index)
+            if record_file.index_digest(prefix, files) != record.index_sha256:
+                raise _disturbed(prefix, "replaced its files")
+            _publish(prefix, files)
+            if held.is_lost:
+                raise _disturbed(prefix, "treated its files as leftovers")
+        except BaseException as error:
+            _undo(held, digest, before, error)
+            raise
+        with contextlib.suppress(OSError):  # it is committed; the next one ends the rest
+            _end(held)
+    return record
+
+
+def _before(prefix: str, files: Files) -> tuple[bytes, bytes] | None:
+    """Index and record of the checkpoint that is replaced."""
+    path = record_file.path_of(prefix)
+    if not files.exists(index_path(prefix)):
+        return None
+    return content(index_path(prefix), files), content(path, files) if files.exists(path) else b""
+
+
+def _undo(
+    mark: Mark, digest: str, before: tuple[bytes, bytes] | None, error: BaseException
+) -> None:
+    """End a save that has failed, whose index may be in place: what was before is there again."""
+    prefix, files = mark.prefix, mark.files
+    path = record_file.path_of(prefix)
+    try:
+        if mark.is_of_another():
+            return
+        if digest and before is None:
+            mark.write(_deletion(digest))
+        elif digest and before is not None:
+            index, record = before
+            if not record:
+                _remove(path, files)
+            elif content(path, files) != record:  # it was committed, so commit the other again
+                files.write_atomic(prefix + DRAFT, record)
+            files.write_atomic(index_path(prefix), index)
+        _end(mark)
+    except OSError:
+        raise SaveError(
+            f"{prefix}: the checkpoint could not be written: {error}",
+            hint="partial files could not be removed either; the next save into this directory "
+            "completes the checkpoint if all of it was written, and removes it otherwise",
+        ) from error
+
+
+def _disturbed(prefix: str, how: str) -> SaveError:
+    message = f"{prefix}: not saved: another process {how} during the save"
+    return SaveError(message, hint="let only one process save into a directory")
+
+
+def _others(prefix: str, files: Files) -> list[str]:
+    """The names of what registered savers wrote."""
+    name, found = os.path.split(prefix)[1], list[str]()
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        found = [n for n in sorted(files.listdir(prefix + PART)) if n != f"{name}_temp"]
+    for other in found:
+        if not is_part(other, name):
+            raise SaveError(
+                f"{prefix}: a registered saver wrote {other!r} outside of the checkpoint",
+                hint="its file names must start with the prefix that it receives",
+            )
+    return found
+
+
+def delete(prefix: str, files: Files) -> None:
+    """Delete a committed checkpoint; its record goes first."""
+    recover(prefix, files)
+    record = _head(record_file.path_of(prefix), prefix, files)
+    digest = _digest(prefix, files) or (record.index_sha256 if record else "")
+    if not digest or not files.exists(record_file.path_of(prefix)):
+        return
+    try:
+        mark = Mark(prefix, files, _deletion(digest))
+    except (FileExistsError, BlockingIOError):  # another one deletes it
+        return
+    with mark:
+        files.fsync_dir(os.path.split(prefix)[0])  # from here on it goes
+        _end(mark)
+
+
+def recover(prefix: str, files: Files, *, undo: bool = False, mine: bool = True) -> None:
+    """End what a dead process has begun with a checkpoint.
+
+    ``undo`` removes a new one that could be completed. ``mine`` is whether only this process writes
+    under the name; else nothing is done where locks do not tell.
+    """
+    try:
+        mark = Mark(prefix, files)
+    except (FileNotFoundError, NotADirectoryError, BlockingIOError):
+        return
+    except NotAFileError:  # a link, or a directory
+        _remove(prefix + MARK, files)
+        return
+    with mark:
+        if not mark.locked and not mine:
+            return
+        if mark.task == _SAVE:
+            if not mark.locked:
+                mark.write(_UNDONE)  # its writer may be alive, and looks
+            draft = _head(prefix + DRAFT, prefix, files) if undo else None
+            if draft and not files.exists(record_file.path_of(prefix)):
+                mark.write(_deletion(draft.index_sha256))
+        _end(mark)
+
+
+def _end(mark: Mark) -> None:
+    """Complete or undo what a mark stands for; the end of whatever succeeds, too."""
+    prefix, files = mark.prefix, mark.files
+    parent, name = os.path.split(prefix)
+    path, draft = record_file.path_of(prefix), None
+    if files.exists(prefix + DRAFT):
+        draft = _head(prefix + DRAFT, prefix, files)
+    task, digest, into = mark.task
+    if task == "move":
+        _move(prefix, digest, into, files)
+    elif task == "delete":
+        index, record = _digest(prefix, files), _head(path, prefix, files)
+        if index == digest or (record and record.index_sha256 == digest):
+            if files.exists(path):
+                draft = record
+                _rename(path, prefix + DRAFT, files)  # it names the files that go
+                files.fsync_dir(parent)
+            if index == digest:
+                _remove(index_path(prefix), files)
+    elif draft and draft.index_sha256 == _digest(prefix, files):
+        logging.info("%s: completed an interrupted save", prefix)
+        _publish(prefix, files)
+    names = {*files.listdir(parent)}
+    own = {name + DRAFT, name + PART}
+    small = {index_path(name), record_file.path_of(name), name + DRAFT}
+    gone = _strays(prefix, names, draft, files)
+    gone |= {other for other in names if other in own or stands_for(other) in small}
+    for other in sorted(gone):
+        _remove(join(parent, other), files)
+    if gone:
+        files.fsync_dir(parent)  # no loss of power leaves any of it without the mark
+    mark.remove()
+
+
+def _publish(prefix: str, files: Files) -> None:
+    """Make the draft the record: the commit."""
+    _rename(prefix + DRAFT, record_file.path_of(prefix), files)
+    files.fsync_dir(os.path.split(prefix)[0])
+    if not files.renames and not files.exists(index_path(prefix)):  # its writer has undone it
+        _remove(record_file.path_of(prefix), files)
+
+
+def _strays(prefix: str, names: set[str], draft: CommitRecord | None, files: Files) -> set[str]:
+    """The files of a checkpoint that the index in place does not refer to."""
+    name = os.path.split(prefix)[1]
+    data = {
+        other: count for other in names if (count := record_file.shards_of(other, name)) is not None
+    }
+    if index_path(name) in names:
+        if len({*data.values()}) < 2:
+            return set()
+        try:
+            with Bundle.open(prefix, files, whole=False) as bundle:
+                return {other for other in data if data[other] != bundle.index.num_shards}
+        except CheckpointNotFoundError:
+            pass
+        except CheckpointError:  # unknown which files those are
+            return set()
+    if record_file.path_of(name) in names:  # the index was lost
+        return set()
+    return {*data, *(draft.files if draft else ())} & names
+
+
+def move_away(prefix: str, name: str, files: Files) -> str:
+    """Move the files of a checkpoint into a new directory, and return its path.
+
+    It counts as moved from the first change on, and recovery completes what is interrupted.
+    """
+    parent = os.path.split(prefix)[0]
+    task = os.fsencode(f"move {_digest(prefix, files) or ''} {name}\n")
+    if files.exists(prefix + MARK):
+        raise _in_use(prefix)
+    files.write_atomic(prefix + MARK, task)  # never half of it: that would be a save
+    with Mark(prefix, files) as mark:
+        _end(mark)
+    return join(join(parent, QUARANTINE), name)
+
+
+def _move(prefix: str, digest: str, into: str, files: Files) -> None:
+    """Move what is left of a checkpoint; the record comes last."""
+    parent, name = os.path.split(prefix)
+    target = join(join(parent, QUARANTINE), os.path.split(into)[1] or name)
+    if (_digest(prefix, files) or digest) == digest:  # else the name has a new owner
+        files.makedirs(target)
+        for file in reversed(record_file.parts(prefix, {*files.listdir(parent)}, files)):
+            files.rename(join(parent, file), join(target, file))
+        files.fsync_dir(target)
+        files.fsync_dir(parent)
+
+
+def claim(directory: str, checkpoint_name: str | None, files: Files) -> int:
+    """Lock a directory for writes by this process, and end what dead processes have begun.
+
+    Where locks do not tell who is alive, only numbered checkpoints of that name are recovered.
+    Returns the highest number recovered in an object store, otherwise 0. The writer there may still
+    be alive, or its requests arrive late, so that number must not be used again.
+    """
+    files.makedirs(directory or ".")
+    if isinstance(files, LocalFiles):  # other file systems have no locks
+        WriterLock(directory or ".").acquire()
+    numbered = re.compile(re.escape(checkpoint_name or "") + r"-([0-9]{1,18})")
+    recovered = [0]
+    for name in files.listdir(directory):
+        if name.endswith(MARK):
+            match = numbered.fullmatch(of := name.removesuffix(MARK))
+            recovered += [int(match[1])] if match else []
+            recover(join(directory, of), files, mine=match is not None)
+        elif _is_half_written(name):
+            _remove(join(directory, name), files)
+    return 0 if files.renames else max(recovered)
+
+
+def sweep(directory: str, files: Files) -> None:
+    """:func:`claim` for a command that changes nothing else, if there is anything to recover."""
+    if any(name.endswith(MARK) or _is_half_written(name) for name in files.listdir(directory)):
+        claim(directory, None, files)
+
+
+def _is_half_written(name: str) -> bool:
+    """Whether it is a state file or a mark that a dead process did not write to its end."""
+    of = abandoned(name)
+    return of is not None and (of == STATE_FILE or of.endswith(MARK))
+
+
+def write_values(
+    prefix: str,
+    values: Sequence[CheckpointValue],
+    describe: Callable[[Bundle, None, tuple[str, ...]], CommitRecord],
+    *,
+    shard_bytes: int | None = None,
+    files: Files = LOCAL,
+) -> CommitRecord:
+    """Write values in this order and commit them as a new checkpoint, one at a time.
+
+    ``shard_bytes`` is the size limit of a data file; None for a single file.
+    """
+    shards = spread([value.nbytes for value in values], shard_bytes)
+    prefix = absolute(prefix)
+
+    def write(_: frozenset[int]) -> tuple[bytes, None]:
+        with BundleWriter(prefix, max(shards, default=0) + 1, files) as writer:
+            for value, shard in zip(values, shards, strict=True):
+                if value.entry is None:
+                    writer.add(value.key, value.read(), shard)
+                else:
+                    writer.add_raw(value.key, value.entry, value.read(), shard)
+            return writer.index(), None
+
+    try:
+        prefix.encode()
+        return write_checkpoint(prefix, write, describe, files, replace=False)
+    except UnicodeEncodeError:
+        raise SaveError(f"{prefix!r}: TensorFlow cannot read a path that is not UTF-8") from None
+    except (SaveError, CheckpointError):
+        raise
+    except OSError as error:
+        message = f"{prefix}: the checkpoint could not be written: {error}"
+        raise SaveError(message, hint="partial files were removed") from error
+
+
+def spread(sizes: Sequence[int], limit: int | None) -> list[int]:
+    """The data file number of each value: filled in order, up to ``limit`` bytes each.
+
+    A value is never split; one larger than ``limit`` has a data file of its own.
+
+    >>> spread([4, 4, 9, 1, 0], 8), spread([4, 4, 9], None)
+    ([0, 0, 1, 2, 2], [0, 0, 0])
+    """
+    shards, shard, filled = [], 0, 0
+    for size in sizes:
+        if limit is not None and filled and filled + size > limit:
+            shard, filled = shard + 1, 0
+        filled += size
+        shards.append(shard)
+    return shards
+
+
+def claim_name(prefix: str, files: Files) -> None:
+    """Remove what a killed writer has left of a new checkpoint, and check that there is none."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        recover(prefix, files, undo=True)
+    _refuse_taken(prefix, files)
+
+
+def _refuse_taken(prefix: str, files: Files, *, data: bool = True) -> None:
+    """Raise SaveError where a file of this checkpoint exists; ``data`` includes data files."""
+    directory, name = os.path.split(prefix)
+    try:
+        existing = files.listdir(directory)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    own = {name, index_path(name), record_file.path_of(name)}
+    for other in sorted(existing):
+        if other in own or (data and record_file.shards_of(other, name) is not None):
+            message = f"{prefix}: {other!r} already exists and is not overwritten"
+            hint = "choose a name that does not exist yet"
+            if not files.renames:
+                hint += "; `save` finds one: no checkpoint is replaced in an object store"
+            raise NameTakenError(message, hint=hint)
+
+
+def _head(path: str, prefix: str, files: Files) -> CommitRecord | None:
+    """A record without its values; None where it cannot be read."""
+    with contextlib.suppress(CheckpointError):
+        return record_file.read_head(path, prefix, files)
+    return None
+
+
+def _digest(prefix: str, files: Files) -> str | None:
+    """That of the index; None where it cannot be read."""
+    with contextlib.suppress(CheckpointError):
+        return record_file.index_digest(prefix, files)
+    return None
+
+
+def _rename(source: str, target: str, files: Files) -> None:
+    with contextlib.suppress(FileNotFoundError):  # another process has done it
+        files.rename(source, target)
+
+
+def _remove(path: str, files: Files) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        files.remove_tree(path)
