@@ -6,7 +6,6 @@ writers use. Whoever puts something else there must not make it delete or replac
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,9 +27,8 @@ def _mark(run: Path, base: str, content: bytes = b"") -> None:
 
 
 def _deletion(run: Path, base: str) -> bytes:
-    """A mark of a deletion that names an index."""
-    index = (run / f"{base}.index").read_bytes()
-    return b"delete " + hashlib.sha256(index).hexdigest().encode() + b"\n"
+    """A mark of a deletion is the record."""
+    return (run / f"{base}{RECORD}").read_bytes()
 
 
 def mark(run: Path) -> None:

@@ -9,7 +9,6 @@ command does first in a directory.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import itertools
 import os
 import random
@@ -115,16 +114,15 @@ def planted(name: str, other: Mapping[str, bytes]) -> Iterator[dict[str, bytes]]
 
     ``other`` are the files of a checkpoint of the same name with other values.
     """
-    record, index = other[f"{name}.tfckpt.json"], other[f"{name}.index"]
+    record = other[f"{name}.tfckpt.json"]
     texts = (b"", b"no record", record, record[: len(record) // 2], b"0" * 64 + b"\nelsewhere")
-    named = b"delete " + hashlib.sha256(index).hexdigest().encode() + b"\n"
     for end, text in itertools.product(
         (".tfckpt.mark", ".tfckpt.draft", ".0a1b2c3d.tmp", ".index.0a1b2c3d.tmp"),
-        (*texts, b"undone", b"delete", b"delete \n", b"move \n", b"move  away\n", named),
+        (*texts, b"undone", b"move ", b"move  away\n"),
     ):
         yield {name + end: text}
         yield {name + end: text, f"{name}.tfckpt.mark": b""}
-        yield {name + end: text, f"{name}.tfckpt.mark": named}
+        yield {name + end: text, f"{name}.tfckpt.mark": record}
     yield {f"{name}.tfckpt.part/{file}": text for file, text in other.items()}
     yield {f"{name}.tfckpt.mark": b"", f"{name}.tfckpt.part/{name}-saver": b""}
 

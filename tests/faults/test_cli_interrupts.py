@@ -60,7 +60,7 @@ def trials(source: Path, tmp_path: Path) -> Iterator[tuple[int, Path]]:
 
 
 def contents(directory: Path) -> list[bytes]:
-    files = (f for f in directory.rglob("ckpt-*") if f.is_file() and f.suffix != ".moved")
+    files = (f for f in directory.rglob("ckpt-*") if f.is_file() and f.suffix != ".mark")
     return sorted(file.read_bytes() for file in files)
 
 

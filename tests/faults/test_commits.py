@@ -163,14 +163,10 @@ def test_what_another_program_writes_under_the_name_survives(place: Place, shard
 
 
 def theirs_lost(place: Place, state: State, name: str, theirs: dict[str, bytes]) -> list[str]:
-    """What is wrong with their checkpoint after a recovery, and after a save that keeps one.
-
-    Known today: where a record of ours is still beside it, it is deleted as if it were ours.
-    """
+    """What is wrong with their checkpoint after a recovery, and after a save that keeps one."""
     kept, wrong = Kept(state), []
     with process(SEED + 1):
         protocol.recover(place.directory, place.files(kept))
-        wrong += [f"lost: {path}" for path, data in theirs.items() if kept.files.get(path) != data]
         recorded = place.prefix(f"{name}.tfckpt.json") in kept.files
         found = dict(look(place, kept.state()).found)
         if not recorded and found[name] != FOREIGN:
@@ -179,10 +175,7 @@ def theirs_lost(place: Place, state: State, name: str, theirs: dict[str, bytes])
     if made == place.prefix(name):
         wrong.append(f"lost: {made} is used again")
     lost = [path for path, data in theirs.items() if kept.files.get(path) != data]
-    known = recorded and name.startswith(f"{protocol.NAME}-")
-    if bool(lost) != known:
-        wrong.append(f"lost in a rotation: {lost}, which is {'' if known else 'not '}known")
-    return wrong
+    return [*wrong, *(f"lost: {path}" for path in lost)]
 
 
 def test_what_only_looks_left_behind_costs_no_checkpoint(place: Place) -> None:

@@ -101,7 +101,7 @@ def test_the_file_says_who_holds_it_without_the_arguments(
     assert content["pid"] == os.getpid()
     assert content["host"] == socket.gethostname()
     assert content["command"] == "jobs/train.py"
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d", content["since"])
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([+-]\d\d:\d\d|Z)", content["since"])
 
 
 def test_a_refusal_says_where_who_since_when_and_what_to_do(directory: Path) -> None:

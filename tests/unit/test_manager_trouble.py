@@ -155,11 +155,8 @@ def test_an_interrupt_while_a_save_is_undone_loses_neither_version(
     checkpoint.read(tmp_path / "last").assert_consumed()
     assert value.numpy() in (1, 2)
     checkpoint.write(tmp_path / "last")
-    assert {file.suffix for file in tmp_path.iterdir()} == {
-        ".data-00000-of-00002",
-        ".index",
-        ".json",
-    }
+    left = {"last.index", "last.tfckpt.json", *(file.name for file in tmp_path.glob("last.data-*"))}
+    assert {file.name for file in tmp_path.iterdir()} == left
 
 
 # The state file, by which plain TensorFlow finds checkpoints
@@ -252,7 +249,7 @@ def test_a_state_file_that_cannot_be_read_either_lets_nothing_be_deleted(
 # What lies in the directory
 
 
-@pytest.mark.parametrize("content", [b"", b"delete \n", b"delete " + b"0" * 64 + b"\n"])
+@pytest.mark.parametrize("content", [b"", b"undone", b"move "])
 def test_a_mark_does_not_cost_somebody_elses_checkpoint(manager, tmp_path, content) -> None:
     plain = tf.train.Checkpoint(value=tf.Variable(5))
     path = plain.save(str(tmp_path / "run" / "ckpt"))

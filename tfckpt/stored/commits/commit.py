@@ -10,10 +10,10 @@ is there, so a save writes each file once, where it stays:
 4. the index, which refers to the data;
 5. the draft becomes ``ckpt-12.tfckpt.json``: this is the commit.
 
-A deletion is a mark with the digest of the index. Every save, deletion and move ends as what dead
-processes have begun does, by :func:`_end`: a draft that belongs to the index in place becomes its
-record, data that no index refers to goes, and an index goes only if the mark names it, since others
-may have written under this name meanwhile.
+In a deletion the record becomes the mark, which takes no space on a full disk. Every save, deletion
+and move ends as what dead processes have begun does, by :func:`_end`: a draft that belongs to the
+index in place becomes its record, data that no index refers to goes, and a sound index goes only if
+the mark is its record, since others may have written under this name meanwhile.
 
 On a disk, the writer has locked its mark. In a store nobody knows whether it is alive, so a
 recovery first changes the mark, and a save looks at its mark after the commit: one of the two gives
@@ -31,7 +31,6 @@ from absl import logging
 
 from tfckpt.errors import (
     CheckpointError,
-    CheckpointNotFoundError,
     InUseError,
     NameTakenError,
     SaveError,
@@ -39,6 +38,7 @@ from tfckpt.errors import (
 from tfckpt.stored.bundles.bundle import Bundle, index_path
 from tfckpt.stored.bundles.write import BundleWriter
 from tfckpt.stored.commits import record_file
+from tfckpt.stored.commits.record import is_part, parse
 from tfckpt.stored.commits.record_file import DRAFT, MARK, PART
 from tfckpt.stored.commits.writer_lock import WriterLock
 from tfckpt.stored.io.files import (
@@ -52,7 +52,6 @@ from tfckpt.stored.io.files import (
     stands_for,
 )
 from tfckpt.stored.io.locks import NotAFileError
-from tfckpt.stored.paths.parts import is_part
 from tfckpt.stored.paths.state_file import STATE_FILE
 
 if TYPE_CHECKING:
@@ -62,17 +61,16 @@ if TYPE_CHECKING:
 
     from tfckpt.stored.bundles.bundle import BundleEntry
     from tfckpt.stored.commits.record import CommitRecord
-    from tfckpt.stored.io.files import LockedFile
 
 _Result = TypeVar("_Result")
 
 QUARANTINE = "quarantine"
-# What else than a save a mark may stand for, with the digest of the index; "" where there is none.
-_TASK = re.compile(rb"(delete|move) ([0-9a-f]{64}|)(?: (.*))?\n", re.DOTALL)
-_SAVE = ("save", "", "")
+_MOVE = b"move "
 _UNDONE = b"undone"
-_MAX_BYTES = 1 << 12  # of a mark
-_held: dict[str, object] = {}  # the marks of this process, which stores do not lock
+_held: dict[str, Mark] = {}  # the marks of this process, which stores do not lock
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_held.clear)
 
 
 class CheckpointValue(NamedTuple):
@@ -101,68 +99,59 @@ class Mark:
     """
 
     def __init__(self, prefix: str, files: Files, new: bytes | None = None) -> None:
-        self.prefix, self.files = prefix, files
-        self._path = prefix + MARK
-        me = object()
-        if _held.setdefault(self._path, me) is not me:
-            raise BlockingIOError
-        self._lock: LockedFile | None = None
+        self.prefix, self.files, self.path = prefix, files, prefix + MARK
+        if _held.setdefault(self.path, self) is not self:
+            raise BlockingIOError(self.path)
         try:
-            self._lock = files.lock(self._path, new)
-            if (now := self._now() if new is None else new) is None:
-                raise FileNotFoundError(self._path)
-            self.content = now
+            self._lock = files.lock(self.path, new)
+            self.locked, now = self._lock.locked, self._now() if new is None else new
+            if now is None:
+                raise FileNotFoundError(self.path)
         except BaseException:
-            self.close()
+            del _held[self.path]
             raise
-        self.locked = self._lock.locked
+        self.content = now
 
     @property
-    def task(self) -> tuple[str, str, str]:
-        """To "save", "delete" or "move", the digest of the index, and where to."""
-        match = _TASK.fullmatch(self.content)  # else it is a save, or half of it was written
-        if match is None:
-            return _SAVE
-        kind, digest, into = (os.fsdecode(each or b"") for each in match.groups())
-        return kind, digest, into
+    def deletes(self) -> CommitRecord | None:
+        """The record of the checkpoint that is deleted."""
+        with contextlib.suppress(CheckpointError):  # it is a save
+            return parse(self.content, self.path, self.prefix, head=True)
+        return None
 
     @property
     def is_lost(self) -> bool:
         """Whether another process has treated it as left behind."""
         return not self.locked and self._now() != self.content
 
+    @property
     def is_of_another(self) -> bool:
         """Whether another process has begun to write under this name."""
         return not self.locked and self._now() not in (None, _UNDONE, self.content)
 
     def _now(self) -> bytes | None:
         try:
-            return content(self._path, self.files, _MAX_BYTES)
+            return content(self.path, self.files, record_file.MAX_BYTES)
         except FileNotFoundError:
             return None
         except CheckpointError:  # too long: it is no mark of ours
             return b""
 
-    def write(self, what: bytes) -> None:
-        """Say that something else is to be done."""
-        if self._lock is not None:
-            self._lock.write(what)
-            self.content = what
-
-    def remove(self) -> None:
-        """There is nothing left to do."""
-        _remove(self._path, self.files)
+    def spoil(self) -> None:
+        """Where no lock tells whether its writer is alive: the writer looks whether it is lost."""
+        if not self.locked:
+            self._lock.write(_UNDONE)
+            self.content = _UNDONE
 
     def close(self) -> None:
         """Let others hold it."""
-        if self._lock is not None:
+        if _held.get(self.path) is self:
             self._lock.close()
-            self._lock = None
-        _held.pop(self._path, None)
+            del _held[self.path]
 
     def give_back(self) -> None:
-        """Remove it, if nothing was written under it."""
-        if self._lock is not None:
+        """Remove it, if it is still held: nothing was written under it."""
+        if _held.get(self.path) is self:
             with self, contextlib.suppress(OSError):  # then the next one ends it
                 _end(self)
 
@@ -204,10 +193,6 @@ def _in_use(prefix: str) -> InUseError:
     return InUseError(message, hint="choose another name, or wait for it")
 
 
-def _deletion(digest: str) -> bytes:
-    return f"delete {digest}\n".encode()
-
-
 def write_checkpoint(
     prefix: str,
     write: Callable[[frozenset[int]], tuple[bytes, _Result]],
@@ -226,7 +211,7 @@ def write_checkpoint(
     parent, name = os.path.split(prefix)
     replace = replace and files.renames
     with mark or begin_named(prefix, files) as held:
-        before, digest = None, ""
+        before, record = None, None
         try:
             if replace:
                 before = _before(prefix, files)
@@ -246,7 +231,6 @@ def write_checkpoint(
                 files.fsync_dir(parent)
             if not replace:  # another process may have written it meanwhile
                 _refuse_taken(prefix, files, data=False)
-            digest = record.index_sha256
             files.write_atomic(index_path(prefix), index)
             if record_file.index_digest(prefix, files) != record.index_sha256:
                 raise _disturbed(prefix, "replaced its files")
@@ -254,7 +238,7 @@ def write_checkpoint(
             if held.is_lost:
                 raise _disturbed(prefix, "treated its files as leftovers")
         except BaseException as error:
-            _undo(held, digest, before, error)
+            _undo(held, record, before, error)
             raise
         with contextlib.suppress(OSError):  # it is committed; the next one ends the rest
             _end(held)
@@ -270,23 +254,18 @@ def _before(prefix: str, files: Files) -> tuple[bytes, bytes] | None:
 
 
 def _undo(
-    mark: Mark, digest: str, before: tuple[bytes, bytes] | None, error: BaseException
+    mark: Mark,
+    record: CommitRecord | None,
+    before: tuple[bytes, bytes] | None,
+    error: BaseException,
 ) -> None:
     """End a save that has failed, whose index may be in place: what was before is there again."""
     prefix, files = mark.prefix, mark.files
-    path = record_file.path_of(prefix)
     try:
-        if mark.is_of_another():
+        if mark.is_of_another:
             return
-        if digest and before is None:
-            mark.write(_deletion(digest))
-        elif digest and before is not None:
-            index, record = before
-            if not record:
-                _remove(path, files)
-            elif content(path, files) != record:  # it was committed, so commit the other again
-                files.write_atomic(prefix + DRAFT, record)
-            files.write_atomic(index_path(prefix), index)
+        if record is not None:
+            _withdraw(prefix, record, before, files)
         _end(mark)
     except OSError:
         raise SaveError(
@@ -294,6 +273,34 @@ def _undo(
             hint="partial files could not be removed either; the next save into this directory "
             "completes the checkpoint if all of it was written, and removes it otherwise",
         ) from error
+
+
+def _withdraw(
+    prefix: str, record: CommitRecord, before: tuple[bytes, bytes] | None, files: Files
+) -> None:
+    """Take an index out of its place, if it is this record's."""
+    path = record_file.path_of(prefix)
+    if _digest(prefix, files) != record.index_sha256:
+        return
+    if before is None:
+        if _is_same(path, record, prefix, files):
+            _rename(path, prefix + DRAFT, files)
+        _remove(index_path(prefix), files)
+        if _is_same(path, record, prefix, files):  # a recovery has completed it meanwhile
+            _remove(path, files)
+        return
+    index, recorded = before
+    if not recorded:
+        _remove(path, files)
+    elif content(path, files) != recorded:  # it was committed, so commit the other again
+        files.write_atomic(prefix + DRAFT, recorded)
+    files.write_atomic(index_path(prefix), index)
+
+
+def _is_same(path: str, record: CommitRecord, prefix: str, files: Files) -> bool:
+    """Whether a file has the record of the same index."""
+    found = _head(path, prefix, files)
+    return found is not None and found.index_sha256 == record.index_sha256
 
 
 def _disturbed(prefix: str, how: str) -> SaveError:
@@ -316,18 +323,21 @@ def _others(prefix: str, files: Files) -> list[str]:
 
 
 def delete(prefix: str, files: Files) -> None:
-    """Delete a committed checkpoint; its record goes first."""
+    """Delete a committed checkpoint: its record, then its index, then its data."""
     recover(prefix, files)
-    record = _head(record_file.path_of(prefix), prefix, files)
-    digest = _digest(prefix, files) or (record.index_sha256 if record else "")
-    if not digest or not files.exists(record_file.path_of(prefix)):
-        return
+    record, new = record_file.path_of(prefix), None
     try:
-        mark = Mark(prefix, files, _deletion(digest))
-    except (FileExistsError, BlockingIOError):  # another one deletes it
+        if not files.renames:
+            new = content(record, files)
+        elif files.exists(prefix + MARK):  # it is being written
+            return
+        else:
+            files.rename(record, prefix + MARK)
+            files.fsync_dir(os.path.split(prefix)[0])
+        mark = Mark(prefix, files, new)
+    except (FileNotFoundError, FileExistsError, BlockingIOError):  # another one deletes it
         return
     with mark:
-        files.fsync_dir(os.path.split(prefix)[0])  # from here on it goes
         _end(mark)
 
 
@@ -347,12 +357,11 @@ def recover(prefix: str, files: Files, *, undo: bool = False, mine: bool = True)
     with mark:
         if not mark.locked and not mine:
             return
-        if mark.task == _SAVE:
-            if not mark.locked:
-                mark.write(_UNDONE)  # its writer may be alive, and looks
+        if not mark.content.startswith(_MOVE) and not mark.deletes:
+            mark.spoil()
             draft = _head(prefix + DRAFT, prefix, files) if undo else None
             if draft and not files.exists(record_file.path_of(prefix)):
-                mark.write(_deletion(draft.index_sha256))
+                _withdraw(prefix, draft, None, files)
         _end(mark)
 
 
@@ -360,24 +369,19 @@ def _end(mark: Mark) -> None:
     """Complete or undo what a mark stands for; the end of whatever succeeds, too."""
     prefix, files = mark.prefix, mark.files
     parent, name = os.path.split(prefix)
-    path, draft = record_file.path_of(prefix), None
-    if files.exists(prefix + DRAFT):
+    path, draft = record_file.path_of(prefix), mark.deletes
+    if mark.content.startswith(_MOVE):
+        _move(mark)
+    elif draft:
+        if _is_same(path, draft, prefix, files):
+            _remove(path, files)
+        if _digest(prefix, files) == draft.index_sha256 or _used_shards(prefix, files) is None:
+            _remove(index_path(prefix), files)
+    elif files.exists(prefix + DRAFT):
         draft = _head(prefix + DRAFT, prefix, files)
-    task, digest, into = mark.task
-    if task == "move":
-        _move(prefix, digest, into, files)
-    elif task == "delete":
-        index, record = _digest(prefix, files), _head(path, prefix, files)
-        if index == digest or (record and record.index_sha256 == digest):
-            if files.exists(path):
-                draft = record
-                _rename(path, prefix + DRAFT, files)  # it names the files that go
-                files.fsync_dir(parent)
-            if index == digest:
-                _remove(index_path(prefix), files)
-    elif draft and draft.index_sha256 == _digest(prefix, files):
-        logging.info("%s: completed an interrupted save", prefix)
-        _publish(prefix, files)
+        if draft and draft.index_sha256 == _digest(prefix, files):
+            logging.info("%s: completed an interrupted save", prefix)
+            _publish(prefix, files)
     names = {*files.listdir(parent)}
     own = {name + DRAFT, name + PART}
     small = {index_path(name), record_file.path_of(name), name + DRAFT}
@@ -387,7 +391,7 @@ def _end(mark: Mark) -> None:
         _remove(join(parent, other), files)
     if gone:
         files.fsync_dir(parent)  # no loss of power leaves any of it without the mark
-    mark.remove()
+    _remove(mark.path, files)
 
 
 def _publish(prefix: str, files: Files) -> None:
@@ -398,25 +402,25 @@ def _publish(prefix: str, files: Files) -> None:
         _remove(record_file.path_of(prefix), files)
 
 
-def _strays(prefix: str, names: set[str], draft: CommitRecord | None, files: Files) -> set[str]:
+def _strays(prefix: str, names: set[str], record: CommitRecord | None, files: Files) -> set[str]:
     """The files of a checkpoint that the index in place does not refer to."""
     name = os.path.split(prefix)[1]
-    data = {
-        other: count for other in names if (count := record_file.shards_of(other, name)) is not None
-    }
+    counts = {other: record_file.shards_of(other, name) for other in names}
+    data = {other: count for other, count in counts.items() if count is not None}
     if index_path(name) in names:
-        if len({*data.values()}) < 2:
+        if len({*data.values()}) < 2 or (used := _used_shards(prefix, files)) is None:
             return set()
-        try:
-            with Bundle.open(prefix, files, whole=False) as bundle:
-                return {other for other in data if data[other] != bundle.index.num_shards}
-        except CheckpointNotFoundError:
-            pass
-        except CheckpointError:  # unknown which files those are
-            return set()
+        return {other for other in data if data[other] != used}
     if record_file.path_of(name) in names:  # the index was lost
         return set()
-    return {*data, *(draft.files if draft else ())} & names
+    return {*data, *(record.files if record else ())} & names
+
+
+def _used_shards(prefix: str, files: Files) -> int | None:
+    """The number of data files that the index refers to; None where it cannot be read."""
+    with contextlib.suppress(CheckpointError), Bundle.open(prefix, files, whole=False) as bundle:
+        return bundle.index.num_shards
+    return None
 
 
 def move_away(prefix: str, name: str, files: Files) -> str:
@@ -424,19 +428,20 @@ def move_away(prefix: str, name: str, files: Files) -> str:
 
     It counts as moved from the first change on, and recovery completes what is interrupted.
     """
-    parent = os.path.split(prefix)[0]
-    task = os.fsencode(f"move {_digest(prefix, files) or ''} {name}\n")
     if files.exists(prefix + MARK):
         raise _in_use(prefix)
-    files.write_atomic(prefix + MARK, task)  # never half of it: that would be a save
+    what = _MOVE + os.fsencode(f"{_digest(prefix, files) or ''} {name}\n")
+    files.write_atomic(prefix + MARK, what)  # never half of it: that would be a save
     with Mark(prefix, files) as mark:
         _end(mark)
-    return join(join(parent, QUARANTINE), name)
+    return join(join(os.path.split(prefix)[0], QUARANTINE), name)
 
 
-def _move(prefix: str, digest: str, into: str, files: Files) -> None:
-    """Move what is left of a checkpoint; the record comes last."""
+def _move(mark: Mark) -> None:
+    """Move what is left of a checkpoint to where its mark says; the record comes last."""
+    prefix, files = mark.prefix, mark.files
     parent, name = os.path.split(prefix)
+    digest, _, into = os.fsdecode(mark.content[len(_MOVE) :]).rstrip("\n").partition(" ")
     target = join(join(parent, QUARANTINE), os.path.split(into)[1] or name)
     if (_digest(prefix, files) or digest) == digest:  # else the name has a new owner
         files.makedirs(target)

@@ -32,7 +32,6 @@ from tfckpt.core.inventory import (
     Root,
 )
 from tfckpt.errors import CheckpointError, DamagedCheckpointError, UnsupportedCheckpointError
-from tfckpt.stored.paths.parts import is_part
 from tfckpt.stored.paths.wrong_paths import DATA
 
 if TYPE_CHECKING:
@@ -43,6 +42,10 @@ MAX_DIGITS = 20
 _ENTRIES = b'"entries": ['
 _SEAL = b',\n"sha256": "'
 _DATA = re.compile(rf"(.+){DATA}", re.DOTALL)
+_NOT_A_SAVERS = re.compile(
+    rf".*({DATA}|\.index|\.tfckpt\.(?:json|mark|draft|part)|\.[0-9a-f]{{8}}\.tmp|_temp)",
+    re.DOTALL,
+)
 
 _Natural = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 _MOST = sys.float_info.max
@@ -281,6 +284,24 @@ def _files(names: Sequence[str], base: str) -> tuple[str, ...]:
         if not is_part(file, base):
             raise ValueError(f"'files' lists {name!r}, which is not a file of this checkpoint")
     return own
+
+
+def is_part(file: str, base: str) -> bool:
+    """Whether a file is a data file of a checkpoint, or may come from one of its registered savers.
+
+    These receive ``<prefix>-<name of the saver>`` to write to (``registered_saver_filename`` in
+    tensorflow/python/checkpoint/functional_saver.py), or the prefix.
+
+    >>> is_part("ckpt-1.data-00000-of-00001", "ckpt-1"), is_part("../ckpt-1-x", "ckpt-1")
+    (True, False)
+    >>> is_part("ckpt-1.json", "ckpt-1"), is_part("ckpt-12.json", "ckpt-1")
+    (True, False)
+    """
+    if re.fullmatch(re.escape(base) + DATA, file):
+        return True
+    plain = os.path.split(file)[1] == file and not {"/", "\0"} & set(file)
+    ours = file.startswith(base) and not file[len(base) : len(base) + 1].isalnum()
+    return plain and ours and file != base and _NOT_A_SAVERS.fullmatch(file) is None
 
 
 def _check(facts: _Facts, structure: _Structure, names: Collection[str]) -> None:

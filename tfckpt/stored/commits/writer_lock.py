@@ -16,15 +16,15 @@ warning, and so does a system without them (Windows); a remote one is not locked
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import datetime
-import json
 import os
 import socket
 import sys
 import threading
 from pathlib import Path
+from typing import Annotated
 
+import msgspec
 from absl import logging
 
 from tfckpt.errors import InUseError, SaveError
@@ -94,8 +94,11 @@ class WriterLock:
             hint = "Nothing was written to it. Remove it, or save into another directory."
             raise SaveError(message, hint=hint) from error
         except BlockingIOError:
-            holder = _Holder.read(_beginning(self._path)).present()
-            message = f"{self._directory}: another process saves into this directory: {holder}"
+            holder = _Holder.read(_beginning(self._path))
+            if holder and holder.has_ended:  # the next one has not signed yet
+                holder = None
+            message = f"{self._directory}: another process saves into this directory: "
+            message += str(holder or "an unknown process")
             hint = "Save into another directory, or end that process first; its lock ends with it."
             raise InUseError(message, hint=hint) from None
         except OSError as error:
@@ -114,59 +117,52 @@ class WriterLock:
             lock.close()
             return lock
         with contextlib.suppress(OSError):  # on a full disk the save itself will fail
-            before = _Holder.read(lock.read(_MAX_BYTES))
-            if before.pid:
+            if before := _Holder.read(lock.read(_MAX_BYTES)):
                 logging.info("%s: takes over the lock left by %s", self._directory, before)
-            lock.write(_Holder.this_process().line())  # on disk, so that others on NFS see it
+            signed = msgspec.json.encode(_Holder.this_process())
+            lock.write(signed + b"\n")  # on disk, so that others on NFS see it
         return lock
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Holder:
-    """The holder of a lock; pid 0 where unknown."""
+class _Holder(msgspec.Struct, forbid_unknown_fields=True):
+    """The holder of a lock."""
 
-    pid: int = 0
-    host: str = ""
-    since: str = ""
-    command: str = ""
+    pid: Annotated[int, msgspec.Meta(gt=0, lt=_MAX_PID)]
+    host: str
+    since: Annotated[datetime.datetime, msgspec.Meta(tz=True)]
+    command: str
 
     @classmethod
     def this_process(cls) -> _Holder:
-        now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+        now = datetime.datetime.now().astimezone().replace(microsecond=0)
         script = next(iter(sys.argv), "")[-_MAX_COMMAND:]
         return cls(os.getpid(), socket.gethostname(), now, script)
 
     @classmethod
-    def read(cls, data: bytes) -> _Holder:
-        """The holder that a file names; unknown where the content is invalid or incomplete."""
+    def read(cls, data: bytes) -> _Holder | None:
+        """The holder that a file names; None where the content is invalid or incomplete."""
         try:
-            holder = cls(**json.loads(data)) if data.endswith(b"\n") else cls()
-            since = datetime.datetime.fromisoformat(holder.since).astimezone()
-        except (ValueError, TypeError, OverflowError, RecursionError):
-            return cls()
-        texts = isinstance(holder.host, str) and isinstance(holder.command, str)
-        if not texts or type(holder.pid) is not int or not 0 < holder.pid < _MAX_PID:
-            return cls()
-        return dataclasses.replace(holder, since=since.isoformat(timespec="seconds"))
+            holder = msgspec.json.decode(data if data.endswith(b"\n") else b"", type=cls)
+            holder.since = holder.since.astimezone()
+        except (ValueError, OverflowError, RecursionError):
+            return None
+        return holder
 
-    def present(self) -> _Holder:
-        """The holder, unknown where its process has ended and the next one has not signed."""
+    @property
+    def has_ended(self) -> bool:
+        """Whether its process is over, as far as this machine knows."""
         if self.host == socket.gethostname():
             try:
                 os.kill(self.pid, 0)
             except ProcessLookupError:
-                return _Holder()
+                return True
             except PermissionError:
                 pass
-        return self
-
-    def line(self) -> bytes:
-        return json.dumps(dataclasses.asdict(self)).encode() + b"\n"
+        return False
 
     def __str__(self) -> str:
-        if not self.pid:
-            return "an unknown process"
-        return f"process {self.pid} on {self.host!r}, since {self.since}, {self.command!r}"
+        since = self.since.isoformat(timespec="seconds")
+        return f"process {self.pid} on {self.host!r}, since {since}, {self.command!r}"
 
 
 def _beginning(path: str) -> bytes:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import io
 import os
 import stat
 import threading
@@ -51,13 +50,13 @@ class FileLock:
     >>> FileLock(f"{directory}/lock")
     Traceback (most recent call last):
     ...
-    BlockingIOError: [Errno 11] ...
+    BlockingIOError: ...
     """
 
     def __init__(self, path: str, flags: int = 0, *, durable: bool = True) -> None:
         self.path, self._durable = path, durable
         with _mutex:
-            self._file, self.unlockable = _opened(path, flags)
+            self._descriptor, self.unlockable = _opened(path, flags)
             _open.add(self)
 
     @property
@@ -66,64 +65,70 @@ class FileLock:
 
     def is_at(self, path: str) -> bool:
         """Whether a path leads to this file, which may have been deleted or moved."""
-        return not self._file.closed and _leads_to(path, self._file.fileno())
+        return self._descriptor >= 0 and _leads_to(path, self._descriptor)
 
     @property
     def is_deleted(self) -> bool:
         """Whether no name leads to it, or it is closed."""
-        return self._file.closed or not os.fstat(self._file.fileno()).st_nlink
+        return self._descriptor < 0 or not os.fstat(self._descriptor).st_nlink
 
     def read(self, most: int) -> bytes:
         """The beginning of the content."""
-        self._file.seek(0)
-        return self._file.read(most) or b""
+        os.lseek(self._descriptor, 0, os.SEEK_SET)
+        return os.read(self._descriptor, most)
 
     def write(self, data: bytes) -> None:
         """Replace the content, which is on disk then."""
-        self._file.truncate(0)
-        self._file.seek(0)
-        self._file.write(data)
+        os.ftruncate(self._descriptor, 0)
+        os.lseek(self._descriptor, 0, os.SEEK_SET)
+        while data:
+            data = data[os.write(self._descriptor, data) :]
         if self._durable:
-            os.fsync(self._file.fileno())
+            os.fsync(self._descriptor)
 
-    def close(self) -> None:
-        """Unlock it, whoever else has the file open."""
+    def close(self, *, unlock: bool = True) -> None:
+        """Close it, and unlock it, whoever else has the file open."""
         with _mutex, contextlib.suppress(OSError):
-            if not self._file.closed and self.locked:
-                _flock(self._file.fileno(), unlock=True)
-            self._file.close()
+            descriptor, self._descriptor = self._descriptor, -1
+            if descriptor >= 0 and unlock and self.locked:
+                _flock(descriptor, unlock=True)
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def __del__(self) -> None:
+        if getattr(self, "_descriptor", -1) >= 0:
+            self.close()
 
 
-def _opened(path: str, flags: int) -> tuple[io.FileIO, str]:
+def _opened(path: str, flags: int) -> tuple[int, str]:
     for _ in range(_ATTEMPTS):
-        file = _regular(path, flags)
+        descriptor = _regular(path, flags)
         try:
-            unlockable = _flock(file.fileno())
-            if _leads_to(path, file.fileno()):
-                return file, unlockable
+            unlockable = _flock(descriptor)
+            if _leads_to(path, descriptor):
+                return descriptor, unlockable
         except BlockingIOError:
             if not flags & os.O_EXCL:  # else who recovers has locked what was just created
-                file.close()
+                os.close(descriptor)
                 raise
         except BaseException:
-            file.close()
+            os.close(descriptor)
             raise
-        file.close()
+        os.close(descriptor)
     raise OSError(errno.EBUSY, "another process keeps replacing this file", path)
 
 
-def _regular(path: str, flags: int) -> io.FileIO:
+def _regular(path: str, flags: int) -> int:
     try:
         descriptor = os.open(path, _FLAGS | getattr(os, "O_BINARY", 0) | flags, 0o666)
     except OSError as error:
         if not flags & os.O_EXCL and os.path.lexists(path) and not _is_regular(path):
             raise NotAFileError(error.errno, "is not a regular file", path) from error
         raise
-    file = io.FileIO(descriptor, "r+b")
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        file.close()
+        os.close(descriptor)
         raise NotAFileError(errno.EINVAL, "is not a regular file", path)
-    return file
+    return descriptor
 
 
 def _flock(descriptor: int, *, unlock: bool = False) -> str:
@@ -161,8 +166,7 @@ def _leave_to_parent() -> None:
     # Closed, not unlocked: parent and child share the lock. A worker that outlives its parent must
     # not keep it.
     for each in tuple(_open):
-        with contextlib.suppress(OSError):
-            each._file.close()
+        each.close(unlock=False)
     _mutex.release()
 
 
