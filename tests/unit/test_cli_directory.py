@@ -11,6 +11,8 @@ import pytest
 from zoo.command_line import document, run
 
 import tfckpt
+from tfckpt.stored.commits import commit
+from tfckpt.stored.io.files import LOCAL, LocalFiles, LocalHandle
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -142,6 +144,23 @@ def test_what_is_written_without_a_number_is_committed_and_never_pruned(runs: Pa
     assert (best["path"], best["state"]) == (f"{runs}/best", "committed")
     assert run("prune", runs, "--keep", "latest=1", "--yes").status == 0
     assert {file.stem.partition(".")[0] for file in runs.glob("*.index")} == {"best", "ckpt-4"}
+
+
+@pytest.mark.parametrize("command", ["list", "verify"])
+def test_what_a_training_deletes_meanwhile_is_no_damage(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    genuine = LocalFiles.open_read
+
+    def open_read(self: LocalFiles, path: str) -> LocalHandle:
+        monkeypatch.setattr(LocalFiles, "open_read", genuine)
+        commit.delete(f"{runs}/ckpt-1", LOCAL)
+        return genuine(self, path)
+
+    monkeypatch.setattr(LocalFiles, "open_read", open_read)
+    ended = run(command, runs)
+    assert (ended.status, "ckpt-1" in ended.out) == (0, False), ended
+    assert names(runs) == {"ckpt-2", "ckpt-3", "ckpt-4"}
 
 
 def test_an_empty_directory_is_no_list(tmp_path: Path) -> None:

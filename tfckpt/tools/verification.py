@@ -7,6 +7,8 @@ import dataclasses
 import os
 from typing import TYPE_CHECKING
 
+from tfckpt.errors import CheckpointNotFoundError
+from tfckpt.stored.bundles.bundle import index_path
 from tfckpt.stored.inspection.verification import Fault, Verdict
 from tfckpt.stored.inspection.verification import verify as verify_one
 from tfckpt.tools.find_checkpoint import checkpoints_in, files_of, is_checkpoint, path_of
@@ -81,9 +83,15 @@ def _verdicts(path: str, progress: Progress) -> Iterator[Verdict]:
             yield fault
             continue
         position = f"{number + 1}/{len(paths)} " if len(paths) > 1 else ""
-        with progress(f"{position}{one}") as advance:
-            verdict = verify_one(one, files, advance)
-        yield verdict
+        try:
+            with progress(f"{position}{one}") as advance:
+                verdict = verify_one(one, files, advance)
+        except CheckpointNotFoundError:
+            if one not in by_prefix:
+                raise
+            continue  # it was deleted meanwhile
+        if verdict.ok or one not in by_prefix or files.exists(index_path(one)):
+            yield verdict
 
 
 def _missing_index(candidate: Candidate) -> Verdict | None:

@@ -98,7 +98,13 @@ def listing(directory: str, files: Files = LOCAL) -> list[ListedCheckpoint]:
         recorded = record_file.path_of(os.path.split(path)[1]) in names
         kind = CheckpointKind.COMMITTED if recorded else CheckpointKind.FOREIGN
         result.append(_listed(path, None, kind, names, files))
-    return result
+    return [one for one in result if not (one.problem and _is_gone(one.prefix, names, files))]
+
+
+def _is_gone(prefix: str, names: set[str], files: Files) -> bool:
+    """Whether a checkpoint was deleted after its directory was listed."""
+    index = index_path(prefix)
+    return os.path.split(index)[1] in names and not files.exists(index)
 
 
 def without_number(directory: str, files: Files = LOCAL) -> list[str]:
