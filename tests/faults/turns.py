@@ -1,16 +1,14 @@
 """Several programs on one disk or in one store, whose calls come in an order that a seed decides.
 
-Each has a thread; one runs at a time, and gives its turn away before any call of the file system,
-and where it waits. Programs are in processes of their own unless they share one.
+Each has a thread; one runs at a time, and gives its turn away before any call of the file system.
+Programs are in processes of their own unless they share one.
 """
 
 from __future__ import annotations
 
 import random
 import threading
-import time
 from typing import TYPE_CHECKING, Any
-from unittest import mock
 
 from faults.protocol import Process
 
@@ -53,7 +51,7 @@ class Turns:
             self._next(self._alive)
 
         threads = [threading.Thread(target=live, args=(n,)) for n in range(len(programs))]
-        with self._processes[0].running(), mock.patch.object(time, "sleep", self._wait):
+        with self._processes[0].running():
             for thread in threads:
                 thread.start()
             self._wake[0].release()
@@ -67,11 +65,6 @@ class Turns:
             self._alone -= 1
         else:
             self._change(self._alive)
-
-    def _wait(self, _seconds: float) -> None:
-        """Let another program go on, if there is one."""
-        self._alone = 0
-        self._change([each for each in self._alive if each != self._now] or self._alive)
 
     def _change(self, among: Sequence[int]) -> None:
         me = self._now

@@ -109,15 +109,16 @@ class Directory:
         return head
 
     def saved(self, checkpoints: Iterable[Candidate]) -> list[SavedCheckpoint]:
-        """Those that tfckpt committed, as the retention rules see them.
+        """Those that tfckpt committed and that have all their files, as retention rules see them.
 
-        One whose record cannot be read counts as not committed.
+        Others are neither counted nor deleted.
         """
-        committed = (one for one in checkpoints if one.kind is CheckpointKind.COMMITTED)
+        committed = [one for one in checkpoints if one.kind is CheckpointKind.COMMITTED]
+        names = {*self.files.listdir(self.path)} if committed else set[str]()
         return [
             SavedCheckpoint.of(one.prefix, one.number, head)
             for one in committed
-            if (head := self.head(one.prefix)) is not None
+            if (head := self.head(one.prefix)) is not None and names.issuperset(head.files)
         ]
 
     def best(self, monitor: str, mode: str) -> list[SavedCheckpoint]:

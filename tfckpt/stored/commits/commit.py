@@ -25,6 +25,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from absl import logging
@@ -112,7 +113,7 @@ class Mark:
             raise
         self.content = now
 
-    @property
+    @cached_property
     def deletes(self) -> CommitRecord | None:
         """The record of the checkpoint that is deleted."""
         with contextlib.suppress(CheckpointError):  # it is a save
@@ -391,6 +392,8 @@ def _end(mark: Mark) -> None:
         _remove(join(parent, other), files)
     if gone:
         files.fsync_dir(parent)  # no loss of power leaves any of it without the mark
+    if not mark.locked:
+        mark.close()  # Windows removes no open file
     _remove(mark.path, files)
 
 
