@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import time
@@ -197,6 +198,20 @@ def test_prune_deletes_what_no_rule_keeps(runs: Path) -> None:
     assert names(runs) == {"ckpt-2", "ckpt-4"}
     assert tf.train.latest_checkpoint(str(runs)) == f"{runs}/ckpt-4"
     assert not [file for file in runs.iterdir() if "ckpt-1" in file.name or "ckpt-3" in file.name]
+
+
+def test_prune_makes_room_on_a_full_disk(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import tensorflow as tf
+
+    def full(self: LocalFiles, path: str, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    monkeypatch.setattr(LocalFiles, "write_atomic", full)
+    assert run("prune", runs, "--keep", "latest=2", "--yes").status == 0
+    assert names(runs) == {"ckpt-3", "ckpt-4"}
+    state = tf.train.get_checkpoint_state(runs)
+    assert {os.path.split(one)[1] for one in state.all_model_checkpoint_paths} == names(runs)
+    assert tf.train.latest_checkpoint(runs) == f"{runs}/ckpt-4"
 
 
 def test_prune_takes_the_rules_of_a_config(runs: Path, tmp_path: Path) -> None:

@@ -9,7 +9,9 @@ rules need to know is in the records, each of which is read once.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import errno
 import os
 import time
 from typing import TYPE_CHECKING
@@ -287,8 +289,21 @@ class Directory:
             min(saved.get(one.prefix, known.get(name, now)), now)
             for one, name in zip(whole, names, strict=True)
         ]
-        content = render(names[-1], names, times, last_preserved)
-        self.files.write_atomic(self._file(STATE_FILE), content)
+        self._write_state_file(render(names[-1], names, times, last_preserved))
+
+    def _write_state_file(self, content: bytes) -> None:
+        """Replace the state file; on a full disk in its place, which takes no space."""
+        path = self._file(STATE_FILE)
+        try:
+            self.files.write_atomic(path, content)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not self.files.exists(path):
+                raise
+            size, _ = self.files.status(path)
+            if size < len(content):
+                raise
+            with contextlib.closing(self.files.lock(path)) as lock:
+                lock.write(content.ljust(size, b"\n"))
 
     def _stamps(self) -> dict[str, float]:
         """Name → Unix time, from the state file; {} if it is missing or damaged."""

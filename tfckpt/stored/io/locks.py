@@ -78,11 +78,12 @@ class FileLock:
         return os.read(self._descriptor, most)
 
     def write(self, data: bytes) -> None:
-        """Replace the content, which is on disk then."""
-        os.ftruncate(self._descriptor, 0)
+        """Replace the content, in its place; it is on disk then."""
         os.lseek(self._descriptor, 0, os.SEEK_SET)
-        while data:
-            data = data[os.write(self._descriptor, data) :]
+        rest = data
+        while rest:
+            rest = rest[os.write(self._descriptor, rest) :]
+        os.ftruncate(self._descriptor, len(data))
         if self._durable:
             os.fsync(self._descriptor)
 
