@@ -18,6 +18,7 @@ from pathlib import Path
 _ATTEMPTS = 10
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 _TAKEN = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES}
+_SPECIAL = {errno.ELOOP, errno.EISDIR, errno.ENXIO}  # a link, a directory, a socket
 # Opening a device may block; a link may lead to a file of others.
 _FLAGS = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
@@ -123,7 +124,7 @@ def _regular(path: str, flags: int) -> int:
     try:
         descriptor = os.open(path, _FLAGS | getattr(os, "O_BINARY", 0) | flags, 0o666)
     except OSError as error:
-        if not flags & os.O_EXCL and os.path.lexists(path) and not _is_regular(path):
+        if error.errno in _SPECIAL:
             raise NotAFileError(error.errno, "is not a regular file", path) from error
         raise
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -152,13 +153,6 @@ def _flock(descriptor: int, *, unlock: bool = False) -> str:
 def _leads_to(path: str, descriptor: int) -> bool:
     try:
         return os.path.samestat(Path(path).lstat(), os.fstat(descriptor))
-    except OSError:
-        return False
-
-
-def _is_regular(path: str) -> bool:
-    try:
-        return stat.S_ISREG(Path(path).lstat().st_mode)
     except OSError:
         return False
 
