@@ -22,7 +22,7 @@ def plant(path: Path, kind: str, victim: Path) -> None:
     if kind == "link to a file":
         path.symlink_to(victim / "file")
     elif kind == "link to a directory":
-        path.symlink_to(victim)
+        path.symlink_to(victim / "directory")
     elif kind == "link to nothing":
         path.symlink_to(victim / "new")
     elif kind == "link to itself":
@@ -95,6 +95,8 @@ def all_saves_beside(place: str, name: str, number: int | None) -> dict[str, str
         save(manager, step)
     (template / "victim").mkdir()
     (template / "victim" / "file").write_bytes(VICTIM)
+    (template / "victim" / "directory").mkdir()
+    (template / "victim" / "directory" / "ckpt-4-saver").write_bytes(VICTIM)
     ends = {}
     for kind in KINDS:
         # Whoever copies a run by hard links, as backups do, must be able to go on in it.

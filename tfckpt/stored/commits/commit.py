@@ -218,6 +218,7 @@ def write_checkpoint(
                 before = _before(prefix, files)
             else:
                 _refuse_taken(prefix, files)
+            _remove(prefix + PART, files)  # of others, such as a link: what is in it is moved
             names = files.listdir(parent)
             counts = frozenset(filter(None, (record_file.shards_of(n, name) for n in names)))
             index, result = write(counts)
