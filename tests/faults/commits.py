@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import re
+import threading
 from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -25,7 +26,7 @@ from faults.memory import Fault, How, Kept, MemoryFiles, State, nothing
 from tfckpt.errors import SaveError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 SEED = 20250131
 ABSENT = 0
@@ -403,9 +404,9 @@ def data_of(name: str, names: Iterable[str]) -> set[str]:
 
 
 @contextlib.contextmanager
-def process(seed: int = SEED) -> Iterator[None]:
+def process(seed: int = SEED, lock: Callable[[], object] = threading.Lock) -> Iterator[None]:
     """A new process, which remembers nothing."""
-    with protocol.Process(seed).running():
+    with protocol.Process(seed, lock).running():
         yield
 
 

@@ -132,12 +132,14 @@ class Process:
 
     Args:
         seed: of the names that are drawn.
+        lock: makes its locks.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, lock: Callable[[], Any]) -> None:
         self._memory = [
             (io, "_in_use", set()),
             (numbering, "_tried", {}),
+            (numbering, "_lock", lock()),
             (commit, "_held", {}),
             (os, "urandom", random.Random(seed).randbytes),
         ]

@@ -34,8 +34,10 @@ class Turns:
         self._alive = list(range(count))
         self._now = 0
         self._alone = self._draw.randrange(FIRST)
-        first = Process(1)
-        self._processes = [first if together else Process(1 + number) for number in range(count)]
+        first = Process(1, self._lock)
+        self._processes = [
+            first if together else Process(1 + number, self._lock) for number in range(count)
+        ]
 
     def run(self, programs: Sequence[Callable[[], Any]]) -> list[Any]:
         """What each returned, or the exception that it raised."""
@@ -66,6 +68,11 @@ class Turns:
         else:
             self._change(self._alive)
 
+    def _wait(self, _seconds: float) -> None:
+        """Let another program go on, if there is one."""
+        self._alone = 0
+        self._change([each for each in self._alive if each != self._now] or self._alive)
+
     def _change(self, among: Sequence[int]) -> None:
         me = self._now
         if self._next(among) != me:
@@ -80,3 +87,21 @@ class Turns:
             self._processes[chosen].goes_on()
             self._wake[chosen].release()
         return chosen
+
+    def _lock(self) -> Any:
+        return _Lock(self)
+
+
+class _Lock:
+    """A lock of one process: who waits for it gives turns away."""
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns, self._held = turns, False
+
+    def __enter__(self) -> None:
+        while self._held:
+            self._turns._wait(0)
+        self._held = True
+
+    def __exit__(self, *error: object) -> None:
+        self._held = False

@@ -9,6 +9,7 @@ fail or be the process's last. tests/unit/test_object_store.py compares it with 
 from __future__ import annotations
 
 import itertools
+import threading
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -91,6 +92,7 @@ class Bucket:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(remote_files, "REMOTE", remote_files.RemoteFiles())
                 patch.setattr(numbering, "_tried", {})
+                patch.setattr(numbering, "_lock", threading.Lock())
                 patch.setattr(commit, "_held", {})
                 action()
 

@@ -163,8 +163,8 @@ class Mark:
         self.close()
 
 
-def begin(prefix: str, files: Files) -> Mark:
-    """Take a name that has no file for a save; FileExistsError where another one has taken it."""
+def begin(prefix: str, files: Files, *, replace: bool = False) -> Mark:
+    """Take a name for a save; FileExistsError where another one has taken it."""
     parent = os.path.split(prefix)[0]
     files.makedirs(parent or ".")
     try:
@@ -173,6 +173,8 @@ def begin(prefix: str, files: Files) -> Mark:
         raise FileExistsError(f"{prefix}{MARK}") from None
     try:
         files.fsync_dir(parent)  # no loss of power leaves files without it
+        if not replace and files.exists(index_path(prefix)):
+            raise FileExistsError(index_path(prefix))
     except BaseException:
         mark.give_back()
         raise
@@ -184,7 +186,7 @@ def begin_named(prefix: str, files: Files) -> Mark:
     with contextlib.suppress(FileNotFoundError):
         recover(prefix, files)
     try:
-        return begin(prefix, files)
+        return begin(prefix, files, replace=True)
     except FileExistsError:
         raise _in_use(prefix) from None
 

@@ -6,7 +6,9 @@ is not used again.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import SaveError
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
     from tfckpt.stored.io.files import Files
 
+_lock = threading.Lock()
 _tried: dict[str, int] = {}  # path up to the number → the last one, in stores
 
 
@@ -56,15 +59,14 @@ class Ticket:
                     hint=f"delete {name}-{last}, or use another directory",
                 )
             return cls(chosen, counter + 1, begin_named(f"{file_prefix}-{chosen}", files))
-        last = max(counter, last, _tried.get(file_prefix, 0))
-        while True:
-            last = max(last, highest_number(directory, name, files)) + 1
-            if not files.renames:
-                _tried[file_prefix] = last
-            try:
-                return cls(last, last, begin(f"{file_prefix}-{last}", files))
-            except FileExistsError:  # another process or thread has just taken it
-                continue
+        with _lock:  # a thread sees the mark of each that came before it, or the checkpoint
+            last = max(counter, last, _tried.get(file_prefix, 0))
+            while True:
+                last = max(last, highest_number(directory, name, files)) + 1
+                if not files.renames:
+                    _tried[file_prefix] = last
+                with contextlib.suppress(FileExistsError):  # another process has just taken it
+                    return cls(last, last, begin(f"{file_prefix}-{last}", files))
 
     @property
     def numbers(self) -> list[int]:
