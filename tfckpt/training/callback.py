@@ -25,10 +25,10 @@ from tfckpt.planning import Plan, RestoreReport, Status
 from tfckpt.policy.config import restores_its_own
 from tfckpt.training.best import check_swaps, load_best
 from tfckpt.training.fit import Fit, list_of
+from tfckpt.training.fit_checks import check_fit, check_trained
 from tfckpt.training.fits import earlier, is_over, of_another_model, remember
 from tfckpt.training.moment import scalars
 from tfckpt.training.resumption import KEYWORD
-from tfckpt.training.trained import check_fit, check_trained
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -31,7 +31,6 @@ from tfckpt.training.position import (
     other_steps,
 )
 from tfckpt.training.resumption import described
-from tfckpt.training.trained import not_saved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -86,7 +85,7 @@ class Fit:
     def begin(self, find: Callable[[], Resumption | None]) -> None:
         """In ``on_train_begin``: find what is resumed, check it, and say where Keras begins."""
         self._say_once(*self._states.warnings())
-        self._say_once(*not_saved(self._model, self._objects, self._others))
+        self._say_once(*fit_checks.not_saved(self._model, self._objects, self._others))
         _before(self._list, "on_epoch_begin", self._all_have_begun)
         resumption = self._found(find)
         position = None if resumption is None else resumption.position
