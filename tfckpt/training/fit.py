@@ -76,6 +76,8 @@ class Fit:
         self._data = Data(self._model, self._number, fits)
         self._logs: Any = {}
         self._checks_left = 2  # before the first step, and after it
+        self._eager: fit.EagerOperations | None = None
+        self._eager_step: set[Any] = set()
         self._said: set[str] = set()
         self._ahead: tuple[Position, Resumption] | None = None  # where the training goes on
         self._later: Resumption | None = None
@@ -203,7 +205,8 @@ class Fit:
     def _restore(self, resumption: Resumption, position: Position) -> Mapping[str, Any]:
         """Assign everything; returns the arrays of the training state."""
         restored, arrays = resumption.restore()
-        self._say_once(*fit_checks.about_metrics(self._model, restored.report.plan))
+        if self._ahead is not None:
+            self._say_once(*fit_checks.about_metrics(self._model, restored.report.plan))
         fit.set_steps_counted(self._model, position.counter)
         self._go(restored)
         return arrays
@@ -264,6 +267,10 @@ class Fit:
                 *fit_checks.about_objects(self._model, self._objects),
                 *fit_checks.about_step(step),
             )
+            if self._model.run_eagerly:
+                if not fit.is_keras3(self._model):
+                    self._say_once(*fit_checks.about_eager_layers(self._model))
+                self._eager = fit.EagerOperations()
         self.batches_of_last_call = (
             1 if self._steps_per_execution == 1 else batches_of_a_call(self._model)
         )
@@ -284,6 +291,10 @@ class Fit:
 
     def batch_ends(self, logs: Any) -> None:
         self._calls += 1
+        if self._eager is not None:
+            last, self._eager_step = self._eager_step, self._eager.end()
+            self._eager = None
+            self._say_once(*fit_checks.about_eager_steps(last, self._eager_step))
         if not self._skip:
             self._logs = logs
             self._data.pulled += self.batches_of_last_call

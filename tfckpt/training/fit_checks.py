@@ -88,9 +88,29 @@ def about_step(function: Any) -> Iterator[str]:
     for definition in fit.definitions_of(function):
         for nodes in (definition.node, *(each.node_def for each in definition.library.function)):
             found |= {node.name: node.op for node in nodes if _DRAWS.fullmatch(node.op)}
-    if found:
-        each = (f"{op} in {name.rpartition('/')[0] or name}" for name, op in sorted(found.items()))
-        shown = listed(list(each), _SHOWN)
+    return _about_draws(f"{op} in {n.rpartition('/')[0] or n}" for n, op in sorted(found.items()))
+
+
+def about_eager_layers(model: Any) -> Iterator[str]:
+    """Layers of tf_keras that draw eagerly by a seed, which they count on in Python."""
+    generators = {
+        each.name: getattr(each, "_random_generator", None) for each in with_layers_below(model)
+    }
+    return _about_draws(
+        f"the layer {name!r}"
+        for name, one in generators.items()
+        if getattr(one, "_seed", None) is not None and getattr(one, "_generator", None) is None
+    )
+
+
+def about_eager_steps(one: set[Any], other: set[Any]) -> Iterator[str]:
+    """Operations of two eager steps that draw by a seed of their own, which does not change."""
+    again = sorted({kind for kind, *seeds in one & other if any(seeds) and _DRAWS.fullmatch(kind)})
+    return _about_draws(f"{kind} with a seed" for kind in again)
+
+
+def _about_draws(found: Iterable[str]) -> Iterator[str]:
+    if shown := listed(list(found), _SHOWN):
         yield (
             f"not exact: a training step draws by {shown}, whose state TensorFlow cannot save, as "
             "all of tf.random but its generators; draw with keras.random and a SeedGenerator of "

@@ -16,7 +16,10 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.live.private import versions
-from tfckpt.live.private.parts import changed, required
+from tfckpt.live.private.parts import changed, needed, required
+
+with needed("tensorflow"):
+    from tensorflow.python.framework import op_callbacks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -136,6 +139,23 @@ def trace(model: Any, iterator: Any) -> bool:
             function.get_concrete_function(iterator=iterator)
             return True
     return False
+
+
+class EagerOperations:
+    """Operations that run eagerly until :meth:`end`: their types, and their seeds if they draw."""
+
+    def __init__(self) -> None:
+        self._found: set[tuple[str, Any, Any]] = set()
+        op_callbacks.add_op_callback(self._note)
+
+    def _note(self, kind: Any, inputs: Any, attrs: Any, *more: Any, **named: Any) -> None:
+        name = kind.decode() if isinstance(kind, bytes) else str(kind)
+        given = dict(zip(attrs[::2], attrs[1::2], strict=False)) if attrs else {}
+        self._found.add((name, given.get("seed"), given.get("seed2")))
+
+    def end(self) -> set[tuple[str, Any, Any]]:
+        op_callbacks.remove_op_callback(self._note)
+        return self._found
 
 
 def definitions_of(function: Any) -> Iterator[Any]:
