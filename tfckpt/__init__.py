@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from tfckpt.policy import Policy
     from tfckpt.run import Run
     from tfckpt.tools.comparison import diff
+    from tfckpt.tools.doctor import doctor
     from tfckpt.tools.inspection import inspect
     from tfckpt.tools.listing import list_checkpoints
     from tfckpt.tools.rewriting import convert, rewrite
@@ -63,6 +64,7 @@ _LAZY = {
     "Status": "tfckpt.planning",
     "convert": "tfckpt.tools.rewriting",
     "diff": "tfckpt.tools.comparison",
+    "doctor": "tfckpt.tools.doctor",
     "from_config": "tfckpt.calls",
     "inspect": "tfckpt.tools.inspection",
     "inventory": "tfckpt.calls",
@@ -108,6 +110,7 @@ __all__ = [
     "callbacks",
     "convert",
     "diff",
+    "doctor",
     "from_config",
     "inspect",
     "inventory",

@@ -28,6 +28,7 @@ DOCUMENTS = {
     "prune": [RUN, "--keep", "latest=1"],
     "rewrite": [ZOO, "zoo/small", "--include", "model/**/kernel"],
     "convert": [RUN, "flowers.npz", "--include", "model/**"],
+    "doctor": [RUN],
     "policy check": ["configs/typo.yaml"],
     "policy show": ["configs/finetune.yaml"],
 }

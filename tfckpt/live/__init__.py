@@ -1,5 +1,5 @@
 """Live objects: models, optimizers, variables; the only room that imports TensorFlow."""
 
-from tfckpt.live.private.versions import require
+from tfckpt.core.versions import require
 
 require()  # before any module of the room meets what is missing

@@ -11,12 +11,13 @@ import inspect
 import re
 from typing import TYPE_CHECKING, Any
 
+from tfckpt.core import versions
 from tfckpt.core.inventory import Role
 from tfckpt.core.text import listed
 from tfckpt.errors import TfckptError
 from tfckpt.live.distribution.workers import strategy_without_fit
 from tfckpt.live.objects.collect import collect, is_model
-from tfckpt.live.private import fit, tf_data, versions
+from tfckpt.live.private import fit, tf_data
 from tfckpt.live.private.either_keras import with_layers_below
 from tfckpt.live.private.runtime import global_seed
 from tfckpt.live.program_state import iterators

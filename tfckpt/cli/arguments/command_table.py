@@ -214,6 +214,15 @@ COMMANDS = (
         has_json=False,
     ),
     Command(
+        "doctor",
+        "tfckpt.cli.commands.doctor",
+        "[DIR]",
+        "Show what a bug report needs.",
+        "Versions; of a directory its file system, lock, free space and checkpoints, and what the "
+        "next start would do. Changes nothing.",
+        ("doctor runs/flowers/checkpoints",),
+    ),
+    Command(
         "policy check",
         "tfckpt.cli.commands.policy:run_check",
         "CONFIG",

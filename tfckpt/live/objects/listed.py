@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tfckpt.core.versions import in_use
 from tfckpt.errors import CoverageError
 from tfckpt.live.private.either_keras import with_layers_below
-from tfckpt.live.private.versions import in_use
 from tfckpt.live.variables.flavors import is_v1, name_of
 
 if TYPE_CHECKING:

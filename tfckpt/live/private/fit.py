@@ -15,7 +15,7 @@ import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.live.private import versions
+from tfckpt.core import versions
 from tfckpt.live.private.parts import changed, needed, required
 
 with needed("tensorflow"):

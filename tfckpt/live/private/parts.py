@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from tfckpt.core import versions
 from tfckpt.errors import NotInstalledError
-from tfckpt.live.private import versions
 
 if TYPE_CHECKING:
     from types import TracebackType

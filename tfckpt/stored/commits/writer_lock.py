@@ -124,6 +124,18 @@ class WriterLock:
         return lock
 
 
+def holder_of(directory: str) -> str:
+    """Which process saves into a directory; "" if none does."""
+    path = join(os.path.realpath(directory), LOCK_FILE)
+    try:
+        FileLock(path).close()
+    except BlockingIOError:
+        return str(_Holder.read(_beginning(path)) or "an unknown process")
+    except OSError:  # there is no such file, or it is no lock
+        pass
+    return ""
+
+
 class _Holder(msgspec.Struct, forbid_unknown_fields=True):
     """The holder of a lock."""
 
