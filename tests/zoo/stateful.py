@@ -224,6 +224,9 @@ STATE: dict[str, Any] = {
 }
 
 
+SAVED = ("nothing", "by_class", "counted")  # the others are named
+
+
 # Models and callbacks
 
 

@@ -59,8 +59,10 @@ GROUPS: tuple[Any, ...] = (
 
 
 def drawn_training(draw: random.Random) -> Words:
-    """One word of each group, of those that go together."""
+    """One word of each group, of those that go together; few with state that nobody saves."""
     words = [draw.choice(list(group)) for group in GROUPS]
+    if draw.random() < 0.8:
+        words[1] = draw.choice(words_of.SAVED)
     if words[1] == "in_schedule":
         words[4] = "alone"  # it leaves no rate to change
     if words[1] in {"in_schedule", "teacher", "counted"} and words[6] == "unfrozen":
