@@ -32,6 +32,11 @@ if TYPE_CHECKING:
 
     from tfckpt.live.program_state.captured import Captured
 
+# Operations with a state that TensorFlow never saves with an iterator.
+_REFUSED = re.compile(
+    r"Random(?!Dataset).*|TruncatedNormal|Multinomial|Rng.*|Stateful(?!PartitionedCall).*"
+    r"|(Eager)?PyFunc"
+)
 RAN_OUT = (StopIteration, tf.errors.OutOfRangeError)
 SAVED, COUNTED, REPLAYED = "saved", "counted", "replayed"
 _SAMPLED = 4096  # numbers of a tensor, evenly spaced
@@ -52,18 +57,27 @@ def kind_of(iterator: Any, found: Captured, *, seeded: bool, passes: int = 1) ->
     alone = passes == 1 and int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY
     if _below_caches(dataset) or (seeded and not alone and not _one_pass(dataset)):
         return REPLAYED
+    if (refusal := _refusal(iterator, found)) is None:
+        return SAVED
+    if not _draws_only(refusal, found):
+        return REPLAYED
+    if found.handles:
+        return REPLAYED if found.stateful else SAVED
+    options = dataset.options().experimental_external_state_policy
+    return COUNTED if seeded or options != _IGNORE else SAVED
+
+
+def _refusal(iterator: Any, found: Captured) -> str | None:
+    """Why TensorFlow refuses to save an iterator, which it also logs; None if it saves it."""
+    if any(map(_REFUSED.fullmatch, found.operations)):
+        return ""
     try:
         tf.raw_ops.SerializeIterator(
             resource_handle=tf_data.resource_of(iterator), external_state_policy=_FAIL
         )
     except tf.errors.OpError as error:
-        if not _draws_only(error.message, found):
-            return REPLAYED
-        if found.handles:
-            return REPLAYED if found.stateful else SAVED
-        options = dataset.options().experimental_external_state_policy
-        return COUNTED if seeded or options != _IGNORE else SAVED
-    return SAVED
+        return str(error.message)
+    return None
 
 
 def _draws_only(refusal: str, found: Captured) -> bool:
