@@ -217,7 +217,7 @@ def test_weights_need_a_model(script: Any, tmp_path: Path, flags: list[str]) -> 
 
 
 @pytest.fixture
-def trained(flavour: Any, tmp_path: Path) -> tuple[Path, np.ndarray]:
+def trained(flavour: Any, stop: Any, tmp_path: Path) -> tuple[Path, np.ndarray]:
     """Where the callback saves values and the place in the data, and the kernel."""
     from tfckpt import callbacks
 
@@ -225,7 +225,9 @@ def trained(flavour: Any, tmp_path: Path) -> tuple[Path, np.ndarray]:
     model = flavour.Sequential([flavour.Input((4,)), *layers])
     model.compile("adam", "mse")
     data = tf.data.Dataset.from_tensor_slices((tf.ones((8, 4)), tf.ones((8, 2)))).batch(4)
-    model.fit(data, epochs=1, verbose=0, callbacks=[callbacks.resume(model, tmp_path / "run")])
+    saves = callbacks.resume(model, tmp_path / "run", save_freq=1)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(data, epochs=1, verbose=0, callbacks=[saves, stop(0, 1)])
     return tmp_path / "run", model.get_weights()[0]
 
 

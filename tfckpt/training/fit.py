@@ -12,7 +12,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import NotBuiltError, RefusedError, TfckptError
-from tfckpt.live.building.build import build_by_step, build_compiled
+from tfckpt.live.building.build import build_by_evaluation, build_by_step, build_compiled
 from tfckpt.live.private import fit, tf_data
 from tfckpt.live.private.runtime import global_seed
 from tfckpt.live.program_state import iterators, random_state
@@ -103,12 +103,14 @@ class Fit:
             self._data.skip(resumption.passes)
             build_compiled(self._model)  # at the end Keras reads the averages of its optimizer
             if end is not None:
+                self._build_validation(resumption)
                 resumption.restore_end(end)
             self._end_restored = end is not None
         elif position.finished >= self._epochs or self._was_stopped(position, resumption):
             first = self._epochs
             self._data.skip(resumption.passes)
             self._epoch, self._calls, self._ended = position.epoch, position.calls, position.ended
+            self._build_validation(resumption)
             arrays = self._restore(resumption, position)
             self._begun, parts = True, resumption.parts
             _before(
@@ -181,6 +183,7 @@ class Fit:
 
     def _come_back(self, epoch: int, target: Position, resumption: Resumption) -> None:
         self._build_metrics()
+        self._build_validation(resumption)
         if self._skip:
             self._notify_others_of(epoch)  # the saved values include what they assign
             self._list.callbacks = [self._callback]
@@ -202,11 +205,21 @@ class Fit:
             build_compiled(self._model)
             self._say_once(*[_NO_METRICS] * bool(self._skip))
 
+    def _build_validation(self, resumption: Resumption) -> None:
+        """Make the metrics that earlier validations have made.
+
+        Where ``train_step`` updates no metric, tf_keras puts into the logs of an epoch what it
+        returns; once a validation has made metrics of these names, it puts in their values
+        (``_validate_and_get_metrics_result`` in tf_keras/src/engine/training.py).
+        """
+        own = has_own_step(self._model) and not fit.is_keras3(self._model)
+        if own and fit.validation_data_of(self._model) is not None and resumption.metrics_to_come:
+            build_by_evaluation(self._model, self._data.dataset.element_spec)
+            self._say_once(*fit_checks.about_metrics(resumption.metrics_to_come))
+
     def _restore(self, resumption: Resumption, position: Position) -> Mapping[str, Any]:
         """Assign everything; returns the arrays of the training state."""
         restored, arrays = resumption.restore()
-        if self._ahead is not None:
-            self._say_once(*fit_checks.about_metrics(self._model, restored.report.plan))
         fit.set_steps_counted(self._model, position.counter)
         self._go(restored)
         return arrays

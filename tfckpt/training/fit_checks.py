@@ -21,15 +21,13 @@ from tfckpt.live.private import fit, tf_data
 from tfckpt.live.private.either_keras import with_layers_below
 from tfckpt.live.private.runtime import global_seed
 from tfckpt.live.program_state import iterators
-from tfckpt.live.variables.flavors import flavor_of, has_own_step, is_optimizer
+from tfckpt.live.variables.flavors import is_optimizer
 from tfckpt.live.variables.variables import is_variable, raw
-from tfckpt.planning import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tfckpt.live.program_state.captured import Captured
-    from tfckpt.planning import Plan
     from tfckpt.training.position import Position
 
 _SHOWN = 3
@@ -129,20 +127,11 @@ def about_objects(model: Any, objects: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def about_metrics(model: Any, plan: Plan) -> Iterator[str]:
-    """Metrics of the checkpoint that the model has only after the next validation.
-
-    Where ``train_step`` updates no metric, tf_keras puts into the logs of an epoch what it returns;
-    once a validation has made metrics of these names, it puts in their values
-    (``_validate_and_get_metrics_result`` in tf_keras/src/engine/training.py).
-    """
-    flavor = flavor_of(model)
-    if flavor is None or flavor.name != "tf_keras" or not has_own_step(model):
-        return
-    missing = [s for s in plan.steps if s.status is Status.UNEXPECTED]
-    if names := [step.source for step in missing if step.entry.role is Role.METRIC]:
+def about_metrics(missing: Sequence[str]) -> Iterator[str]:
+    """Metrics of the checkpoint that the model has only after the next validation."""
+    if missing:
         yield (
-            f"the model gets {listed(names, _SHOWN)} only by the next validation, so the logs of "
+            f"the model gets {listed(missing, _SHOWN)} only by the next validation, so the logs of "
             "this epoch are not exact; the weights are"
         )
 

@@ -67,6 +67,8 @@ class Resumption:
         self._objects = objects
         self._rejected = rejected
         self._iterator = prepared.stored.inventory.entries.get(_ITERATOR)
+        stored = prepared.stored.inventory.entries.items()
+        self._metrics = [name for name, entry in stored if entry.role is Role.METRIC]
         self._kept: frozenset[str] = frozenset()
         self._state = state
         self.parts = frozenset(state)
@@ -93,6 +95,12 @@ class Resumption:
         """The caller has restored it before: variables that exist now keep their values."""
         entries = collect(self._objects).inventory.entries
         self._kept = frozenset(n for n, entry in entries.items() if entry.role is not Role.METRIC)
+
+    @property
+    def metrics_to_come(self) -> list[str]:
+        """The metrics of the checkpoint that no object has."""
+        entries = collect(self._objects).inventory.entries
+        return [name for name in self._metrics if name not in entries]
 
     def check(self, fit: int) -> None:
         """Raise if it cannot be restored when this ``fit`` begins; assigns nothing."""

@@ -6,6 +6,7 @@ registers a kernel twice and silently leaves one of them random (tf#82209).
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -95,6 +96,12 @@ def build_by_step(model: Any, spec: Any) -> None:
             hint="before `fit`, call the model once on a batch, and `build(variables)` of each "
             "optimizer with the variables that it trains",
         ) from error
+
+
+def build_by_evaluation(model: Any, spec: Any) -> None:
+    """Create the metrics that a first evaluation of a model would, if its step can be traced."""
+    with contextlib.suppress(Exception), model.distribute_strategy.scope():
+        tf.function(model.test_step).get_concrete_function(spec)
 
 
 def _zeros(spec: Any) -> Any:

@@ -59,7 +59,7 @@ def of_record(saved: Mapping[str, Any], prefix: str) -> list[Callable[[], object
     """:func:`checked`, for the record of a checkpoint."""
     try:
         return checked(saved)
-    except (AttributeError, TypeError, ValueError, KeyError) as error:
+    except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
         what = f"the commit record's 'training' has an invalid random generator state: {error}"
         raise DamagedCheckpointError(what, path=prefix) from None
 
