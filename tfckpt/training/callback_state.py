@@ -157,7 +157,7 @@ class _Described:
             if why:
                 hint = "return numbers, strings, arrays, lists and dicts"
                 raise self._refused(f"the value of get_state(){why}", hint)
-            arrays.update(its)
+            arrays.update((key, np.array(array)) for key, array in its.items())
         else:
             for name, mark, kept, its, why in self.looked_at():
                 if name in self.named and why:
@@ -166,7 +166,7 @@ class _Described:
                     continue
                 if not why:
                     attributes[name] = kept
-                    arrays.update(its)
+                    arrays.update((key, np.array(array)) for key, array in its.items())
                 elif not self.is_model:
                     lost.append(f"{self.key}: {name} {_CHANGES}, since it{why}: {_RESET}")
         return {**state, "lost": lost}
@@ -264,7 +264,7 @@ def _as_data(value: Any, key: str) -> tuple[Any, dict[str, Array], str]:
 
     def store(array: Array) -> str:
         name = f"{key}/{len(arrays)}"
-        arrays[name] = np.array(array)
+        arrays[name] = array
         return name
 
     if isinstance(value, np.random.Generator):

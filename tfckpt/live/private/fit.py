@@ -145,16 +145,19 @@ class EagerOperations:
     """Operations that run eagerly until :meth:`end`: their types, and their seeds if they draw."""
 
     def __init__(self) -> None:
-        self._found: set[tuple[str, Any, Any]] = set()
-        op_callbacks.add_op_callback(self._note)
+        self._found = found = set[tuple[str, Any, Any]]()
 
-    def _note(self, kind: Any, inputs: Any, attrs: Any, *more: Any, **named: Any) -> None:
-        name = kind.decode() if isinstance(kind, bytes) else str(kind)
-        given = dict(zip(attrs[::2], attrs[1::2], strict=False)) if attrs else {}
-        self._found.add((name, given.get("seed"), given.get("seed2")))
+        def note(kind: Any, inputs: Any, attrs: Any, *more: Any, **named: Any) -> None:
+            name = kind.decode() if isinstance(kind, bytes) else str(kind)
+            given = dict(zip(attrs[::2], attrs[1::2], strict=False)) if attrs else {}
+            found.add((name, given.get("seed"), given.get("seed2")))
+
+        op_callbacks.add_op_callback(note)
+        # Also where an error ends the step.
+        self._remove = weakref.finalize(self, op_callbacks.remove_op_callback, note)
 
     def end(self) -> set[tuple[str, Any, Any]]:
-        op_callbacks.remove_op_callback(self._note)
+        self._remove()
         return self._found
 
 
