@@ -1,4 +1,4 @@
-"""``python -m golden names``, ``corpus`` or ``plans``: write these files anew, or without, all."""
+"""``python -m golden names``, ``corpus``, ``commands`` or ``plans`` writes these; without, all."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ TESTS = Path(__file__).resolve().parents[1]
 MODULES = {
     "names": ["golden/test_zoo.py"],
     "corpus": ["golden/test_corpus.py"],
+    "commands": ["golden/test_commands.py"],
     "plans": ["golden/test_zoo.py", "golden/test_plans.py", "docs/test_gallery.py"],
 }
 
