@@ -26,9 +26,8 @@ from tfckpt.policy.load import CONFIGS
 from tfckpt.policy.messages import keys_of, show_value
 from tfckpt.run import Run
 from tfckpt.stored.commits.discovery import candidates
+from tfckpt.stored.io.explain import is_checkpoint, is_directory, not_found, shown
 from tfckpt.stored.io.files import LOCAL, absolute
-from tfckpt.stored.paths.lookalikes import is_checkpoint, is_directory, shown
-from tfckpt.stored.paths.wrong_paths import not_found
 from tfckpt.training.moment import check_step
 from tfckpt.training.restore_by_config import plan_first, restore_first, warn_of
 

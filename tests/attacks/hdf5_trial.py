@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from tfckpt.errors import CheckpointError
-from tfckpt.stored.open import open_checkpoint
+from tfckpt.stored.formats.open import open_checkpoint
 
 PATIENCE = 30  # seconds after which a mutant has hung
 

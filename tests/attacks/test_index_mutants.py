@@ -50,7 +50,7 @@ def _check_mutants(forge: Any, tables: Any, seed: int, count: int) -> None:
         damage(forge, tables, rng)
         try:
             with Bundle.open(forge.prefix) as bundle:
-                bundle.verify()
+                bundle.verify(bundle.entries)
                 _assert_not_a_lie(bundle, forge.values)
         except DamagedCheckpointError:
             refused += 1
@@ -111,7 +111,7 @@ def test_a_flipped_bit_of_the_data_is_found_and_named(forge: Any) -> None:
         name = "p/part" if key[:1] == b"\0" else key.decode()
         with Bundle.open(forge.prefix) as bundle:
             with pytest.raises(DamagedCheckpointError) as verified:
-                bundle.verify()
+                bundle.verify(bundle.entries)
             with pytest.raises(DamagedCheckpointError) as read:
                 bundle.read(name)
             assert verified.value.name == read.value.name == name
@@ -154,7 +154,7 @@ def test_what_is_not_refused_does_not_abort_tensorflow(forge: Any, tables: Any) 
         try:
             with Bundle.open(forge.prefix) as bundle:
                 opaque = {"resource", "variant"} & {e.dtype for e in bundle.entries.values()}
-                bundle.verify()
+                bundle.verify(bundle.entries)
         except (DamagedCheckpointError, UnsupportedCheckpointError):
             continue
         if not opaque and not bundle.missing_files:

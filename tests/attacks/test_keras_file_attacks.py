@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from tfckpt.errors import CheckpointError, DamagedCheckpointError, UnsupportedCheckpointError
-from tfckpt.stored.open import open_checkpoint
+from tfckpt.stored.formats.open import open_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ from tensorflow.core.util import saved_tensor_slice_pb2
 
 from tfckpt.errors import CheckpointError, DamagedCheckpointError, UnsupportedCheckpointError
 from tfckpt.stored.bundles.table import read_table
-from tfckpt.stored.open import open_checkpoint
+from tfckpt.stored.formats.open import open_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable

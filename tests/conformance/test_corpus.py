@@ -51,9 +51,9 @@ def test_a_bundle_reads_as_tensorflow_reads_it(name: str) -> None:
                 assert digest(bundle.read(key), entry.dtype) == want["sha256"], key
         if absent:
             with pytest.raises(DamagedCheckpointError, match="missing"):
-                bundle.verify()
+                bundle.verify(bundle.entries)
         else:
-            bundle.verify()
+            bundle.verify(bundle.entries)
 
 
 @pytest.mark.parametrize("name", NOT_BUNDLES)

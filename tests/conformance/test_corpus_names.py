@@ -8,7 +8,7 @@ import pytest
 from zoo.corpus import CORPUS, ITEMS, digest, expected_of, prefix_of
 
 from tfckpt.core.inventory import Role
-from tfckpt.stored.open import open_checkpoint
+from tfckpt.stored.formats.open import open_checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,7 @@ from zoo.variables import inner
 import tfckpt
 from tfckpt.live.objects.collect import collect
 from tfckpt.stored.commits import record_file
-from tfckpt.stored.open import open_checkpoint
+from tfckpt.stored.formats.open import open_checkpoint
 
 V1 = tf.compat.v1.train
 OPTIMIZERS = {

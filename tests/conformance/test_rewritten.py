@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tfckpt.cli.main import main
 from tfckpt.errors import CheckpointError
-from tfckpt.stored.open import open_checkpoint
+from tfckpt.stored.formats.open import open_checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path

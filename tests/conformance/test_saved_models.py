@@ -14,7 +14,7 @@ from zoo.graphs import dense, v1
 
 import tfckpt
 from tfckpt.errors import DamagedCheckpointError, RefusedError
-from tfckpt.stored.open import open_checkpoint
+from tfckpt.stored.formats.open import open_checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path

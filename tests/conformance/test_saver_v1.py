@@ -18,7 +18,7 @@ from tfckpt.errors import (
     DamagedCheckpointError,
     UnsupportedCheckpointError,
 )
-from tfckpt.stored.open import open_checkpoint
+from tfckpt.stored.formats.open import open_checkpoint
 
 V1 = v1.train.SaverDef.V1
 # Those that TensorFlow can write in this version.

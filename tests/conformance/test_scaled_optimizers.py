@@ -17,7 +17,7 @@ from zoo.variables import distinguish, inner
 
 import tfckpt
 from tfckpt.live.objects.collect import collect
-from tfckpt.stored.open import open_checkpoint
+from tfckpt.stored.formats.open import open_checkpoint
 
 
 def adam(k: Any) -> Any:

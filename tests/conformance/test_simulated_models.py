@@ -19,7 +19,7 @@ from zoo.pairs.objects import Objects, recorded
 
 import tfckpt
 from tfckpt.live.objects.collect import collect
-from tfckpt.stored.open import open_checkpoint
+from tfckpt.stored.formats.open import open_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

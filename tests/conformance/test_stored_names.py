@@ -20,7 +20,7 @@ from zoo.optimizers import compiled
 from zoo.variables import distinguish, inner
 
 from tfckpt.live.objects.collect import Live, collect
-from tfckpt.stored.open import open_checkpoint
+from tfckpt.stored.formats.open import open_checkpoint
 
 if TYPE_CHECKING:
     from tfckpt.core.inventory import Inventory

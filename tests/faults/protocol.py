@@ -25,10 +25,10 @@ from tfckpt.stored.commits import commit, discovery, numbering
 from tfckpt.stored.commits.commit import CheckpointValue, write_checkpoint, write_values
 from tfckpt.stored.commits.discovery import CheckpointKind
 from tfckpt.stored.commits.numbering import Ticket
-from tfckpt.stored.commits.record import CommitRecord
+from tfckpt.stored.commits.record_file import CommitRecord
+from tfckpt.stored.formats.open import open_checkpoint
 from tfckpt.stored.io import files as io
 from tfckpt.stored.io.files import Files, temporary
-from tfckpt.stored.open import open_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

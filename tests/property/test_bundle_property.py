@@ -32,7 +32,7 @@ def test_values_read_as_written(tf: Any, directory: Path, content: dict[str, Any
     save(tf, prefix, content)
     listed = dict(tf.train.list_variables(prefix))
     with Bundle.open(prefix) as bundle:
-        bundle.verify()
+        bundle.verify(bundle.entries)
         assert {key: list(entry.shape) for key, entry in bundle.entries.items()} == listed
         for key, written in content.items():
             assert_same(tf, bundle.read(key), written)
@@ -54,7 +54,7 @@ def test_merged_shards_read_as_written(tf: Any, directory: Path, parts: list[Any
     with Bundle.open(merged) as bundle:
         assert {entry.shard for entry in bundle.entries.values()} == set(range(len(parts)))
         assert set(bundle.entries) == set(content)
-        bundle.verify()
+        bundle.verify(bundle.entries)
         for key, written in content.items():
             assert_same(tf, bundle.read(key), written)
 
@@ -105,5 +105,5 @@ def test_sliced_values_are_put_together(
         assert list(bundle.entries) == [key]
         assert bundle.entries[key].sliced == (len(boxes) > 1)
         assert bundle.entries[key].nbytes == written.nbytes
-        bundle.verify()
+        bundle.verify(bundle.entries)
         assert_same(tf, bundle.read(key), written)

@@ -73,7 +73,7 @@ def test_tensorflow_reads_what_is_spread_over_data_files(
     reader = tf.train.load_checkpoint(prefix)
     assert set(reader.get_variable_to_shape_map()) == set(content)
     with Bundle.open(prefix, SCRATCH) as bundle:
-        bundle.verify()
+        bundle.verify(bundle.entries)
         for key, written in content.items():
             (read,) = tf.raw_ops.RestoreV2(
                 prefix=prefix,
@@ -97,7 +97,7 @@ def write_together(prefix: str, content: dict[str, Any], num_shards: int) -> lis
     written = write_in_parallel(given, lambda value: (value.held,), place, 64)
     SCRATCH.write_atomic(index_path(prefix), encode_index(written.coded, num_shards))
     with Bundle.open(prefix, SCRATCH) as bundle:
-        bundle.verify()
+        bundle.verify(bundle.entries)
         shards = {key: entry.shard for key, entry in bundle.entries.items()}
     return [{key for key in shards if shards[key] == number} for number in range(num_shards)]
 

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tfckpt.core.inventory import Role
-from tfckpt.stored.tf1.key_names import name_keys
+from tfckpt.stored.formats.tf1_names import name_keys
 
 WORDS = [
     "", "dense", "dense_4", "kernel", "Adam", "Adam_1", "RMSProp_2", "m", "v", "training", "iter",

@@ -15,7 +15,7 @@ from zoo.command_line import document, run
 import tfckpt
 from tfckpt.live.restoring import apply
 from tfckpt.live.restoring.registered_functions import FUNCTIONS
-from tfckpt.stored.open import open_checkpoint
+from tfckpt.stored.formats.open import open_checkpoint
 
 QKV = ["model/q/*", "model/k/*", "model/v/*"]
 

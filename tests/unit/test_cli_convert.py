@@ -257,7 +257,7 @@ def test_nothing_but_what_is_no_tensor_is_refused(
 
 
 def test_names_and_roles_survive_safetensors(flavour: Any, tmp_path: Path) -> None:
-    from tfckpt.stored.open import open_checkpoint
+    from tfckpt.stored.formats.open import open_checkpoint
 
     def net(name: str) -> Any:
         return flavour.Sequential([flavour.Input((4,)), flavour.layers.Dense(2, name=name)])

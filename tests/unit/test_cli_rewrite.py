@@ -13,7 +13,7 @@ from zoo.command_line import document
 
 import tfckpt
 from tfckpt.cli.main import main
-from tfckpt.stored.open import open_checkpoint
+from tfckpt.stored.formats.open import open_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable

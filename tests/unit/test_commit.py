@@ -24,7 +24,7 @@ from tfckpt.core.inventory import (
 )
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
 from tfckpt.stored.commits import record_file
-from tfckpt.stored.commits.record import CommitRecord
+from tfckpt.stored.commits.record_file import CommitRecord
 
 INDEX = b"the content of an index"
 ENTRIES = [

@@ -13,7 +13,7 @@ import tfckpt
 from tfckpt.core.gc_pause import gc_paused
 from tfckpt.errors import CheckpointNotFoundError
 from tfckpt.live.restoring import restore
-from tfckpt.stored.open import open_checkpoint
+from tfckpt.stored.formats.open import open_checkpoint
 
 
 def test_it_is_off_inside_and_on_behind() -> None:

@@ -15,8 +15,8 @@ from tfckpt.planning import Status, make_plan, render_text
 from tfckpt.policy import Policy
 from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.bundles.write import BundleWriter
-from tfckpt.stored.commits import record, record_file
-from tfckpt.stored.open import open_checkpoint
+from tfckpt.stored.commits import record_file
+from tfckpt.stored.formats.open import open_checkpoint
 from tfckpt.tools.differences import ValueChecksum, diff
 
 if TYPE_CHECKING:
@@ -207,8 +207,8 @@ def prefixes(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
                 writer.add(entry.key, np.zeros(entry.shape, np.float32))
             writer.finish()
         digest = record_file.index_digest(prefix)
-        described = record.CommitRecord(1, values, digest, record.now())
-        Path(record_file.path_of(prefix)).write_bytes(record.render(described))
+        described = record_file.CommitRecord(1, values, digest, record_file.now())
+        Path(record_file.path_of(prefix)).write_bytes(record_file.render(described))
     return found
 
 
@@ -217,7 +217,7 @@ def prefixes(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
     [
         lambda prefix: Bundle.open(prefix).close(),
         lambda prefix: open_checkpoint(prefix).close(),
-        lambda prefix: record.render(record_file.read(prefix)),
+        lambda prefix: record_file.render(record_file.read(prefix)),
     ],
     ids=["index", "checkpoint", "record"],
 )

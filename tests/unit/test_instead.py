@@ -11,8 +11,8 @@ import tensorflow as tf
 from zoo.fits import fit
 
 import tfckpt
+from tfckpt.stored.io.explain import Audience, is_checkpoint, look
 from tfckpt.stored.io.files import LOCAL, LocalFiles
-from tfckpt.stored.paths.lookalikes import Audience, is_checkpoint, look
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from tfckpt.core.inventory import Role, Root
-from tfckpt.stored.tf1.key_names import name_keys
+from tfckpt.stored.formats.tf1_names import name_keys
 
 
 class Value(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfckpt.stored.graphs.graph_layers import Scope, layer_names
+from tfckpt.stored.formats.graph_layers import Scope, layer_names
 
 
 def made(*names: str, depth: int = 1, sequences: int = 0) -> list[Scope]:

@@ -15,7 +15,7 @@ import tfckpt
 from tfckpt.cli.main import main
 from tfckpt.core.inventory import Inventory, Origin, Restored, Share
 from tfckpt.policy import Policy
-from tfckpt.stored.commits.record import CommitRecord, parse, render
+from tfckpt.stored.commits.record_file import CommitRecord, parse, render
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tfckpt.core.dtypes import DTYPES
 from tfckpt.errors import DamagedCheckpointError
 from tfckpt.stored.bundles.bundle import Bundle
+from tfckpt.stored.bundles.keys import OBJECT_GRAPH, object_graph
 from tfckpt.stored.bundles.write import BundleWriter
-from tfckpt.stored.graphs.keys import OBJECT_GRAPH, object_graph
 from tfckpt.stored.io import messages
 
 tf = pytest.importorskip("tensorflow")

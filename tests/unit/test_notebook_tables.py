@@ -11,7 +11,7 @@ import pytest
 
 import tfckpt
 from tfckpt.core.inventory import Entry, Inventory, Role
-from tfckpt.stored.commits.record import CommitRecord
+from tfckpt.stored.commits.record_file import CommitRecord
 from tfckpt.stored.inspection.listing import ListedCheckpoint
 from tfckpt.tools.comparison import ComparedCheckpoints
 from tfckpt.tools.differences import Difference, DifferenceKind

@@ -19,9 +19,9 @@ from tfckpt.errors import (
 from tfckpt.live.io.remote_files import REMOTE, RemoteHandle, files_of
 from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.commits import discovery, record_file
+from tfckpt.stored.formats.open import open_checkpoint
 from tfckpt.stored.io.files import LOCAL, SCRATCH
-from tfckpt.stored.open import open_checkpoint
-from tfckpt.stored.paths.state_file import read_state
+from tfckpt.stored.io.state_file import read_state
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -316,7 +316,7 @@ def test_what_plain_tensorflow_wrote_there_is_found_and_read(saved: str) -> None
     assert discovery.highest_number(saved, files=REMOTE) == 3
     for one in found:
         with Bundle.open(one.prefix, REMOTE) as bundle:
-            bundle.verify()
+            bundle.verify(bundle.entries)
             key = "values/{}/.ATTRIBUTES/VARIABLE_VALUE"
             np.testing.assert_array_equal(bundle.read(key.format(0)), np.full(300, one.number))
             assert bundle.read(key.format(1)).tolist() == [b"x" * one.number, b""]
@@ -355,7 +355,7 @@ def test_damage_is_found_there(saved: str) -> None:
         Bundle.open(f"{saved}/ckpt-2", REMOTE) as bundle,
         pytest.raises(DamagedCheckpointError, match="checksum"),
     ):
-        bundle.verify()
+        bundle.verify(bundle.entries)
     REMOTE.remove(data)
     with Bundle.open(f"{saved}/ckpt-2", REMOTE) as bundle:
-        assert bundle.missing_files == (data,)
+        assert list(bundle.missing_files) == [data]

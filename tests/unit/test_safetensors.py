@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tfckpt.errors import CheckpointError, DamagedCheckpointError
-from tfckpt.stored.open import open_checkpoint
+from tfckpt.stored.formats.open import open_checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -82,7 +82,7 @@ def test_every_value_is_in_one_of_the_files_as_it_was(tmp_path) -> None:
     assert sum(sizes) == sum(array.nbytes for array in expected.values())
     assert max(sizes) - min(sizes) <= max(array.nbytes for array in expected.values())
     with Bundle.open(str(tmp_path / "ckpt")) as bundle:
-        bundle.verify()
+        bundle.verify(bundle.entries)
         assert {key: bundle.read(key).tobytes() for key in bundle.entries} == {
             key: array.tobytes() for key, array in expected.items()
         }

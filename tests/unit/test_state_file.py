@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tfckpt.errors import DamagedCheckpointError
 from tfckpt.stored.io.messages import CheckpointState
-from tfckpt.stored.paths.state_file import parse_state, read_state, render
+from tfckpt.stored.io.state_file import parse_state, read_state, render
 
 if TYPE_CHECKING:
     from pathlib import Path

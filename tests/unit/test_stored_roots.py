@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import tfckpt
 from tfckpt.core.inventory import Entry, Inventory, Role, Root
-from tfckpt.stored.graphs.rename_roots import moved_to
+from tfckpt.stored.formats.roots import moved_to
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

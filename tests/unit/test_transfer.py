@@ -143,10 +143,10 @@ def test_a_file_cut_off_after_it_was_opened_names_the_value(prefix) -> None:
             with path.open("r+b") as file:
                 file.truncate(entry.offset + entry.nbytes - 1)
             with pytest.raises(DamagedCheckpointError, match="ends before") as caught:
-                bundle.verify()
+                bundle.verify(bundle.entries)
             assert caught.value.name == key
             path.write_bytes(data)
-            bundle.verify()
+            bundle.verify(bundle.entries)
 
 
 def test_a_bad_sector_is_said_of_the_value_that_is_on_it(prefix) -> None:
@@ -181,7 +181,7 @@ def test_no_thread_is_left_whatever_is_raised(prefix, error) -> None:
         files = Watched(fail)
         try:
             with Bundle.open(prefix, files) as bundle:
-                bundle.verify()
+                bundle.verify(bundle.entries)
         except (KeyboardInterrupt, MemoryError, DamagedCheckpointError):
             assert threading.active_count() == before
             assert files.open == 0
@@ -224,7 +224,7 @@ def test_small_neighbours_are_read_together(tmp_path) -> None:
     files = Watched()
     with Bundle.open(prefix, files) as bundle:
         files.reads.clear()
-        bundle.verify()
+        bundle.verify(bundle.entries)
     assert len(files.reads) < 20
     assert sum(files.reads) == 16_000
 

@@ -15,7 +15,7 @@ from tfckpt.errors import (
     DamagedCheckpointError,
     UnsupportedCheckpointError,
 )
-from tfckpt.stored.open import open_checkpoint
+from tfckpt.stored.formats.open import open_checkpoint
 
 LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12345\n"
 
@@ -105,7 +105,7 @@ def test_data_that_is_a_pointer_or_absent_is_named_when_it_is_read(here) -> None
     ):
         spoil()
         with open_checkpoint(str(here / "run" / "ckpt-1")) as stored:
-            assert stored.values.missing_files == (str(data),)
+            assert list(stored.values.missing_files) == [str(data)]
             key = next(e.key for e in stored.inventory.entries.values() if e.shape == (2,))
             with pytest.raises(
                 DamagedCheckpointError, match=f"the data file is .*{said}"

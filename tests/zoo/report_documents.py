@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from tfckpt.core.inventory import Inventory
-from tfckpt.stored.commits.record import CommitRecord
+from tfckpt.stored.commits.record_file import CommitRecord
 from tfckpt.stored.inspection.listing import ListedCheckpoint
 
 HOSTILE = "model/<script>alert(1)</script>\"' onload=x <!--\x1b[31m\u202e&amp;"

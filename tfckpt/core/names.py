@@ -42,7 +42,9 @@ from tfckpt.core.inventory import (
     SEQUENCE,
     VARIABLE,
     Container,
+    Inventory,
     Layer,
+    Ordered,
     Role,
     given_name,
     name_number,
@@ -51,7 +53,9 @@ from tfckpt.core.text import free_name
 from tfckpt.errors import NamingError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from tfckpt.core.inventory import Entry
 
 MODEL, OPTIMIZER, SEED, METRICS = "model", "optimizer", "seed", "metrics"
 # A root object that is a value itself; TensorFlow's graph has this edge from the root to itself.
@@ -153,6 +157,34 @@ class Names:
     optimizers: Mapping[str, str]
     paths: Mapping[int, str]
     private: Mapping[str, str]
+
+    def inventory(
+        self,
+        source: str,
+        entries: Iterable[Entry],
+        own: Iterable[tuple[Node, Sequence[tuple[Node, str]]]] = (),
+        deep: Iterable[tuple[Node, Sequence[tuple[Node, str]]]] = (),
+        **others: Any,
+    ) -> Inventory:
+        """The inventory of these names; ``own`` and ``deep`` are nodes with values in order."""
+        canonical = {id(value.node): value.name for value in self.values}
+        own_orders, deep_orders = (
+            {
+                self.paths[id(node)]: tuple(Ordered(canonical[id(v)], path) for v, path in values)
+                for node, values in orders
+            }
+            for orders in (own, deep)
+        )
+        return Inventory(
+            source,
+            {entry.name: entry for entry in entries},
+            self.containers,
+            self.aliases,
+            self.optimizers,
+            own_orders=own_orders,
+            deep_orders=deep_orders,
+            **others,
+        )
 
 
 def escaped(key: str) -> str:

@@ -33,10 +33,10 @@ from tfckpt.live.saving.save import (
 from tfckpt.live.saving.untracked import RESERVED, check_arguments, check_attribute
 from tfckpt.live.variables.variables import as_int
 from tfckpt.policy import Policy
+from tfckpt.stored.bundles.keys import EXTRA
 from tfckpt.stored.commits.commit import claim
 from tfckpt.stored.commits.numbering import Ticket
 from tfckpt.stored.commits.record_file import path_of
-from tfckpt.stored.graphs.keys import EXTRA
 
 TensorFlowManager: Any = tf.train.CheckpointManager
 CheckpointOptions: Any = tf.train.CheckpointOptions

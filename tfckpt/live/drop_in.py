@@ -35,7 +35,7 @@ from tfckpt.live.restoring.restore import Choice, carry_out, permitted, prepare
 from tfckpt.live.saving.save import synchronous
 from tfckpt.live.status import LoadStatus, may_fail_an_assertion
 from tfckpt.live.variables.variables import is_variable
-from tfckpt.stored.graphs.keys import OBJECT_GRAPH
+from tfckpt.stored.bundles.keys import OBJECT_GRAPH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -177,7 +177,7 @@ def no_variables(prepared: Prepared) -> bool:
 def no_values_at_all(prepared: Prepared) -> bool:
     """Whether the objects have no variables, and the checkpoint no values for them."""
     left = any(step.status is Status.UNEXPECTED for step in prepared.plan.steps)
-    return prepared.stored.graph and no_variables(prepared) and not left
+    return bool(prepared.stored.graph and no_variables(prepared) and not left)
 
 
 def created_since(before: Live, now: Live) -> list[str]:

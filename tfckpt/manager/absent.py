@@ -11,7 +11,7 @@ from tfckpt.errors import CheckpointNotFoundError
 from tfckpt.live.io.remote_files import files_of
 from tfckpt.policy import Latest
 from tfckpt.policy.config import directory_mismatch, same_directory
-from tfckpt.stored.paths.lookalikes import Audience, look
+from tfckpt.stored.io.explain import Audience, look
 
 if TYPE_CHECKING:
     from tfckpt.policy import Config, Source

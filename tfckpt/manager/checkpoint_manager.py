@@ -42,8 +42,8 @@ from tfckpt.manager import arguments
 from tfckpt.manager.directory import Directory
 from tfckpt.manager.keeper import Keeper
 from tfckpt.stored.commits.numbering import Ticket
+from tfckpt.stored.io.explain import Audience, look
 from tfckpt.stored.io.files import absolute, join
-from tfckpt.stored.paths.lookalikes import Audience, look
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

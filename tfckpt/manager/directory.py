@@ -23,15 +23,15 @@ from tfckpt.errors import CheckpointError, SaveError
 from tfckpt.manager.retention import Decision, SavedCheckpoint, decide, ranked, run_before
 from tfckpt.stored.commits import commit, discovery, record_file
 from tfckpt.stored.commits.discovery import Candidate, CheckpointKind
+from tfckpt.stored.formats.open import open_checkpoint
 from tfckpt.stored.io.files import Files, join, same_directory
-from tfckpt.stored.open import open_checkpoint
-from tfckpt.stored.paths.state_file import STATE_FILE, read_state, render
+from tfckpt.stored.io.state_file import STATE_FILE, read_state, render
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from tfckpt.policy import Keep
-    from tfckpt.stored.commits.record import CommitRecord
+    from tfckpt.stored.commits.record_file import CommitRecord
 
 
 @dataclasses.dataclass(frozen=True)

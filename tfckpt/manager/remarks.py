@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tfckpt.manager.retention import Decision, SavedCheckpoint
     from tfckpt.policy import Keep, Manager, Save
     from tfckpt.stored.commits.discovery import Candidate
-    from tfckpt.stored.commits.record import CommitRecord
+    from tfckpt.stored.commits.record_file import CommitRecord
 
 
 def outlook(manager: Manager) -> str:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from tfckpt.policy import Keep
-    from tfckpt.stored.commits.record import CommitRecord
+    from tfckpt.stored.commits.record_file import CommitRecord
 
 RUN_BEFORE = "newest of the previous run"
 FIT_BEFORE = "last of the previous fit"

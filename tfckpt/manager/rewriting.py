@@ -18,12 +18,11 @@ from tfckpt.core.text import free_name
 from tfckpt.errors import UnsupportedCheckpointError
 from tfckpt.planning.checks.step import Status
 from tfckpt.planning.rewrite import structure
-from tfckpt.stored.average import AveragedValues
-from tfckpt.stored.bundles.bundle import OPAQUE, Bundle
-from tfckpt.stored.commits import record
+from tfckpt.stored.bundles.bundle import OPAQUE
+from tfckpt.stored.bundles.keys import ATTRIBUTES, OBJECT_GRAPH, object_graph
+from tfckpt.stored.commits import record_file
 from tfckpt.stored.commits.commit import CheckpointValue, write_values
-from tfckpt.stored.graphs.keys import ATTRIBUTES, OBJECT_GRAPH, object_graph
-from tfckpt.stored.graphs.writer import graph_of_names, key_of, prune
+from tfckpt.stored.formats.graph_writer import graph_of_names, key_of, prune
 from tfckpt.version import __version__
 
 if TYPE_CHECKING:
@@ -33,7 +32,8 @@ if TYPE_CHECKING:
 
     from tfckpt.core.inventory import Entry, Inventory
     from tfckpt.planning import Plan, Step
-    from tfckpt.stored.commits.record import CommitRecord
+    from tfckpt.stored.bundles.bundle import Bundle
+    from tfckpt.stored.commits.record_file import CommitRecord
     from tfckpt.stored.formats.checkpoint import StoredCheckpoint
 
 _HINT = "exclude it: --exclude with its name"
@@ -56,7 +56,8 @@ def rewrite(
             raise UnsupportedCheckpointError(
                 message, path=stored.prefix, name=step.source, hint=_HINT
             )
-    bundle, inventory = _graphed(stored)
+    bundle = stored.graph
+    inventory = stored.members[0].inventory if stored.members else stored.inventory
     keys = _keys(plan, bundle.entries if bundle else {}, kept=bundle is not None)
     values = {
         keys[step.name]: reader.value(step, keys[step.name])
@@ -75,11 +76,11 @@ def rewrite(
         entries = [_written(step, keys[step.name], bundle) for step in plan.assignments]
         inventory = structure(stored.inventory, plan, entries, target)
         number = _NUMBERED.fullmatch(target)
-        described = record.CommitRecord(
+        described = record_file.CommitRecord(
             number=int(number[1]) if number else 0,
             inventory=inventory,
             index_sha256=bundle.digest,
-            created=record.now(),
+            created=record_file.now(),
             versions={"tfckpt": __version__},
             finite=reader.finite,
             files=files,
@@ -142,17 +143,6 @@ def _keys(plan: Plan, taken: Container[str], *, kept: bool) -> dict[str, str]:
         keys[step.name] = key
         used.add(key)
     return keys
-
-
-def _graphed(stored: StoredCheckpoint) -> tuple[Bundle | None, Inventory]:
-    """The bundle whose object graph and keys are kept, if any, and its inventory.
-
-    For an average it is that of the first member.
-    """
-    while isinstance(stored.values, AveragedValues):
-        stored = stored.values.members[0]
-    bundle = stored.values if stored.graph and isinstance(stored.values, Bundle) else None
-    return bundle, stored.inventory
 
 
 def _with_graph(

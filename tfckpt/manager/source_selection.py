@@ -32,9 +32,9 @@ from tfckpt.live.restoring.restore import Choice
 from tfckpt.manager.absent import checkpoint_paths, not_found, paths_of
 from tfckpt.manager.directory import Directory
 from tfckpt.policy import Latest
-from tfckpt.stored.average import Average
+from tfckpt.stored.formats.average import Average
+from tfckpt.stored.io.explain import shards_of
 from tfckpt.stored.io.files import reading
-from tfckpt.stored.paths.wrong_paths import shards_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.errors import CheckpointError, CheckpointNotFoundError, DamagedCheckpointError
-from tfckpt.stored.io.file_systems import choose_files
-from tfckpt.stored.io.files import join
-from tfckpt.stored.open import open_checkpoint
-from tfckpt.stored.paths.wrong_paths import SAVED_MODELS
+from tfckpt.stored.formats.open import open_checkpoint
+from tfckpt.stored.io.explain import SAVED_MODELS
+from tfckpt.stored.io.files import choose_files, join
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

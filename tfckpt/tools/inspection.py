@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tfckpt.core.inventory import Entry, Inventory
     from tfckpt.stored.commits.discovery import Candidate
-    from tfckpt.stored.commits.record import CommitRecord
+    from tfckpt.stored.commits.record_file import CommitRecord
     from tfckpt.stored.formats.checkpoint import StoredCheckpoint
     from tfckpt.stored.inspection.statistics import Statistics
     from tfckpt.tools.find_checkpoint import FoundCheckpoint

@@ -11,8 +11,8 @@ from tfckpt.core.text import preformatted
 from tfckpt.errors import ARGUMENTS, CheckpointNotFoundError, PolicyError, Problem
 from tfckpt.manager.retention import SavedCheckpoint, decide, ranked
 from tfckpt.stored.inspection.listing import listing
+from tfckpt.stored.io.explain import Audience, look
 from tfckpt.stored.io.files import absolute
-from tfckpt.stored.paths.lookalikes import Audience, look
 from tfckpt.tools.find_checkpoint import files_of, path_of
 
 if TYPE_CHECKING:

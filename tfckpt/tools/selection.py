@@ -16,7 +16,7 @@ from tfckpt.core.selectors import Selector
 from tfckpt.errors import ARGUMENTS, PolicyError, Problem
 from tfckpt.planning.rewrite import derive
 from tfckpt.policy import Policy, load_policy
-from tfckpt.stored.average import Average, AveragedValues, open_average
+from tfckpt.stored.formats.average import Average, open_average
 from tfckpt.tools.find_checkpoint import files_of, find, path_of
 
 if TYPE_CHECKING:
@@ -83,8 +83,7 @@ def plan_selection(selection: SelectedValues, stored: StoredCheckpoint) -> Plan:
         if not cast.used:
             raise misuse(f"`cast` {cast.text} matches no value")
     values = stored.values
-    shares = values.shares if isinstance(values, AveragedValues) else ()
-    origin = Origin(stored.prefix, values.digest, policy.name, policy.digest, shares)
+    origin = Origin(stored.prefix, values.digest, policy.name, policy.digest, values.shares)
     return dataclasses.replace(plan, origins=(origin,))
 
 

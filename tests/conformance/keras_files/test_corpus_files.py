@@ -14,7 +14,7 @@ import pytest
 from zoo.rebuilt import KERAS_FILES
 
 import tfckpt
-from tfckpt.stored.open import open_checkpoint
+from tfckpt.stored.formats.open import open_checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path

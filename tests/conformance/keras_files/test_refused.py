@@ -10,7 +10,7 @@ import pytest
 from zoo.keras_savers import equal, fill, restore, save
 
 from tfckpt.errors import DamagedCheckpointError, RefusedError
-from tfckpt.stored.open import open_checkpoint
+from tfckpt.stored.formats.open import open_checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path

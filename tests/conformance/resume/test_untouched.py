@@ -14,7 +14,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 import tfckpt
-from tfckpt.stored.commits import record
+from tfckpt.stored.commits import record_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -292,10 +292,10 @@ def test_a_damaged_record_is_refused_before_anything_is_assigned(begin, stop, pa
         for file in Path(path).parent.glob(f"{Path(path).name}.*"):
             file.unlink()
     path = Path(f"{newest}.tfckpt.json")
-    found = record.parse(path.read_bytes(), str(path), newest)
+    found = record_file.parse(path.read_bytes(), str(path), newest)
     position = {**found.training["fit"], part: WRONG[part]}
     training = {**found.training, "fit": position}
-    path.write_bytes(record.render(dataclasses.replace(found, training=training)))
+    path.write_bytes(record_file.render(dataclasses.replace(found, training=training)))
     model, run = begin()
     there = variables(model)
     values = [np.array(variable) for variable in there]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tfckpt.core import names
 from tfckpt.core.inventory import Entry, Inventory, Role
-from tfckpt.stored.graphs.reader import VARIABLE_VALUE, GraphReader
+from tfckpt.stored.formats.graph_reader import VARIABLE_VALUE, GraphReader
 from tfckpt.stored.io.messages import ObjectGraph
 from zoo.pairs.describe import ATTRIBUTED
 from zoo.pairs.objects import VARIABLES, Objects, Value, attributes, keys

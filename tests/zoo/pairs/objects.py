@@ -32,7 +32,7 @@ from tfckpt.core.topology import (
     on_branches,
     wires,
 )
-from tfckpt.stored.commits import record
+from tfckpt.stored.commits import record_file
 from zoo.pairs.build import WIDTH, WORDS, NotAModelError
 from zoo.pairs.describe import ATTRIBUTED, AUTOMATIC, Item, copied, walk
 
@@ -341,8 +341,8 @@ def recorded(collected: Inventory) -> Inventory:
         entries={**collected.entries, counter.name: counter},
         roots={**collected.roots, counter.name: Root(counter.name)},
     )
-    content = record.render(record.CommitRecord(1, saved, "", record.now()))
-    return record.parse(content, "", "a checkpoint of tfckpt").inventory
+    content = record_file.render(record_file.CommitRecord(1, saved, "", record_file.now()))
+    return record_file.parse(content, "", "a checkpoint of tfckpt").inventory
 
 
 def _bases(op: str) -> set[str]:

@@ -14,7 +14,6 @@ from tfckpt.core.name_tree import ordered, rows, tree
 from tfckpt.core.tables import tree_line
 from tfckpt.core.text import WIDTH, one_line, printable, signature, size
 from tfckpt.errors import CheckpointError
-from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.formats.checkpoint import KINDS
 from tfckpt.tools.find_checkpoint import find
 from tfckpt.tools.inspection import inspect_open
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
     from tfckpt.cli.arguments.command import Arguments
     from tfckpt.core.inventory import Entry, Restored
-    from tfckpt.stored.formats.checkpoint import StoredCheckpoint, Values
+    from tfckpt.stored.formats.checkpoint import StoredCheckpoint
     from tfckpt.stored.inspection.statistics import Statistics
     from tfckpt.tools.inspection import Inspection
 
@@ -79,17 +78,12 @@ def _print(arguments: Arguments, shown: Inspection, checkpoint: StoredCheckpoint
     else:
         _tree(shown)
     sys.stdout.flush()
-    for file in shown.missing_files:
-        lost = _lost_values(checkpoint.values, file)
-        print(f"tfckpt: {printable(file)}: the file is missing{lost}", file=sys.stderr)
-
-
-def _lost_values(values: Values, file: str) -> str:
-    """How many values a missing file had, as the end of a sentence."""
-    if not isinstance(values, Bundle):
-        return ""
-    count = sum(values.path(shard) == file for shard in values.lost.values())
-    return f"; it contains {count:,} of the {len(values.entries):,} values of the checkpoint"
+    for file, count in checkpoint.values.missing_files.items():
+        of = f"{count:,} of the {len(checkpoint.values.sizes):,} values"
+        print(
+            f"tfckpt: {printable(file)}: the file is missing; it contains {of} of the checkpoint",
+            file=sys.stderr,
+        )
 
 
 def _head(shown: Inspection) -> None:

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 from tfckpt.live.io.remote_files import files_of
 from tfckpt.live.io.tf_paths import without_pattern
 from tfckpt.stored.bundles.bundle import Bundle
+from tfckpt.stored.bundles.keys import OBJECT_GRAPH, edges, object_graph
 from tfckpt.stored.bundles.write import BundleWriter
 from tfckpt.stored.commits.record_file import parts
-from tfckpt.stored.graphs.keys import OBJECT_GRAPH, edges, object_graph
+from tfckpt.stored.io.explain import DATA
 from tfckpt.stored.io.files import LOCAL, SCRATCH, Files, join
 from tfckpt.stored.io.object_store import ObjectStore
-from tfckpt.stored.paths.wrong_paths import DATA
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator

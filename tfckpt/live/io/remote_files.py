@@ -23,8 +23,7 @@ import tensorflow as tf
 
 from tfckpt.errors import UnsupportedCheckpointError
 from tfckpt.live.private.runtime import renames_at_once
-from tfckpt.stored.io.file_systems import choose_files
-from tfckpt.stored.io.files import LOCAL, Files, Handle, UnlockedFile, temporary
+from tfckpt.stored.io.files import LOCAL, Files, Handle, UnlockedFile, choose_files, temporary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,7 +16,7 @@ from absl import logging
 from tfckpt.errors import RestoreError
 from tfckpt.live.io.local_copies import readable_part
 from tfckpt.live.private.tensorflow import restore_serialized, serialize
-from tfckpt.stored.graphs.keys import edges
+from tfckpt.stored.bundles.keys import edges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

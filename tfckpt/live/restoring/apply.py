@@ -36,7 +36,6 @@ from tfckpt.live.restoring.adapt import adapted, cast_value
 from tfckpt.live.variables.distributed import parts, pieces
 from tfckpt.live.variables.variables import array_of, on_host, raw
 from tfckpt.planning import Status
-from tfckpt.stored.bundles.bundle import OPAQUE, Bundle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -44,7 +43,8 @@ if TYPE_CHECKING:
     from tfckpt.live.distribution.workers import Together
     from tfckpt.planning import Plan, Step
     from tfckpt.stored.bundles.index import BundleEntry
-    from tfckpt.stored.open import StoredCheckpoint
+    from tfckpt.stored.bundles.values import StoredValues
+    from tfckpt.stored.formats.open import StoredCheckpoint
 
 COPIED = 256 << 10  # bytes; up to here a copy is cheaper than an empty tensor
 AT_A_TIME = 32 << 20  # bytes that are read before they are assigned, with `verify: none`
@@ -250,12 +250,11 @@ def _values(
     """The checked values that steps assign, by name: tensors to take over, and arrays."""
     found: dict[str, Any] = dict.fromkeys(step.name for step in steps)
     wanted: dict[str, list[tuple[str, np.ndarray]]] = {}
-    bundles = {n: each.values for n, each in stored.items() if isinstance(each.values, Bundle)}
     small: list[tuple[str, Any]] = []
     try:
         for step in steps:
-            variable, bundle = raw(variables[step.name]), bundles.get(step.origin or source)
-            if bundle is None or (entry := _unchanged(step, bundle, variable)) is None:
+            variable, values = raw(variables[step.name]), stored[step.origin or source].values
+            if (entry := _unchanged(step, values, variable)) is None:
                 continue
             plain = is_plain(variable, entry.dtype)
             found[step.name], content = memory(entry, plain=plain)
@@ -264,7 +263,7 @@ def _values(
             keys = wanted.setdefault(step.origin or source, [])
             keys.append((step.reads[0].key, content))
         for name, keys in wanted.items():
-            bundles[name].fetch(keys)
+            stored[name].values.fetch(keys)
         for name, dtype in small:
             found[name] = tf.constant(found[name], dtype)
         for step in steps:
@@ -281,12 +280,9 @@ def _values(
     return found
 
 
-def _unchanged(step: Step, bundle: Bundle, variable: Any) -> BundleEntry | None:
+def _unchanged(step: Step, values: StoredValues, variable: Any) -> BundleEntry | None:
     """The index's entry of a value that is assigned as it is stored."""
-    if step.changes or step.stored is None:
-        return None
-    entry = bundle.entries.get(step.stored.key)
-    if entry is None or entry.slices or entry.dtype in ("string", *OPAQUE):
+    if step.changes or step.stored is None or (entry := values.plain(step.stored.key)) is None:
         return None
     same = is_plain(variable, entry.dtype) or variable.dtype.base_dtype.name == entry.dtype
     return entry if same else None

@@ -30,9 +30,14 @@ from tfckpt.live.restoring.printed_names import as_named
 from tfckpt.live.variables.derived import derive_again
 from tfckpt.planning import Plan, RestoreReport, Severity, make_plan, union_of
 from tfckpt.planning.suggestion import suggest
-from tfckpt.stored.average import Average, AveragedValues, open_average
 from tfckpt.stored.commits.record_file import path_of
-from tfckpt.stored.open import KERAS_SUFFIXES, StoredCheckpoint, open_checkpoint, refuse_absent
+from tfckpt.stored.formats.average import Average, open_average
+from tfckpt.stored.formats.open import (
+    KERAS_SUFFIXES,
+    StoredCheckpoint,
+    open_checkpoint,
+    refuse_absent,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -98,8 +103,7 @@ class Prepared:
     def prefix(self) -> str | None:
         """The prefix of the only checkpoint; None if several are combined or averaged."""
         first, *others = self.parts
-        averaged = isinstance(first.stored.values, AveragedValues)
-        return None if others or averaged else first.stored.prefix
+        return None if others or first.stored.members else first.stored.prefix
 
     def report(self, rejected: tuple[str, ...] = ()) -> RestoreReport:
         """The report, once the plan was carried out."""
@@ -226,8 +230,7 @@ def _printed(choice: Choice) -> Inventory:
 def _effective_policy(choice: Choice, stored: StoredCheckpoint, *, alone: bool) -> Policy:
     """The policy of a choice; a combination of several checkpoints has no training state."""
     update: dict[str, Any] = {}
-    values = stored.values
-    members = values.members if isinstance(values, AveragedValues) else (stored,)
+    members = stored.members or (stored,)
     states = [member.record.training for member in members if member.record is not None]
     tops = {name.partition("/")[0] for name in stored.inventory.entries} if states else set()
     left = [key for key in choice.leave if key in tops and any(state.get(key) for state in states)]
@@ -242,8 +245,7 @@ def _effective_policy(choice: Choice, stored: StoredCheckpoint, *, alone: bool) 
 
 def _origin(choice: Choice, stored: StoredCheckpoint) -> Origin:
     values, policy = stored.values, choice.policy
-    shares = values.shares if isinstance(values, AveragedValues) else ()
-    return Origin(str(choice.place), values.digest, policy.name, policy.digest, shares)
+    return Origin(str(choice.place), values.digest, policy.name, policy.digest, values.shares)
 
 
 def _without_slots(inventory: Inventory) -> Inventory:

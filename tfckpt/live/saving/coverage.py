@@ -15,7 +15,7 @@ from tfckpt.errors import CoverageError, DamagedCheckpointError
 from tfckpt.live.private.tensorflow import GraphView, Reference, Trackable
 from tfckpt.live.variables.flavors import has_named_slots
 from tfckpt.live.variables.variables import is_variable, meant, raw
-from tfckpt.stored.graphs.keys import EXTRA
+from tfckpt.stored.bundles.keys import EXTRA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

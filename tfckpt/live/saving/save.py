@@ -28,10 +28,10 @@ from tfckpt.live.saving.coverage import recorded
 from tfckpt.live.saving.write_files import write_files
 from tfckpt.live.variables.variables import as_int
 from tfckpt.stored.bundles.write import FOREGROUND
-from tfckpt.stored.commits import record
+from tfckpt.stored.commits import record_file
 from tfckpt.stored.commits.commit import write_checkpoint
 from tfckpt.stored.io.files import LOCAL, Files, join
-from tfckpt.stored.paths.state_file import STATE_FILE, render
+from tfckpt.stored.io.state_file import STATE_FILE, render
 from tfckpt.version import __version__
 
 if TYPE_CHECKING:
@@ -127,13 +127,13 @@ def write(
 
     def describe(
         bundle: Bundle, nonfinite: list[str], files: tuple[str, ...]
-    ) -> record.CommitRecord:
+    ) -> record_file.CommitRecord:
         entries = recorded(live, keys, bundle)
-        return record.CommitRecord(
+        return record_file.CommitRecord(
             number=_number(prefix),
             inventory=dataclasses.replace(live.inventory, source=prefix, entries=entries),
             index_sha256=bundle.digest,
-            created=record.now(),
+            created=record_file.now(),
             step=metadata.step,
             epoch=metadata.epoch,
             metrics=metadata.metrics,

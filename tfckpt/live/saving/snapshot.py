@@ -29,8 +29,8 @@ from tfckpt.live.private.tensorflow import (
 from tfckpt.live.saving.coverage import keys_of, whole_view
 from tfckpt.live.saving.tensor_sources import read, read_specs
 from tfckpt.live.variables.variables import is_variable
+from tfckpt.stored.bundles.keys import OBJECT_GRAPH
 from tfckpt.stored.bundles.write import all_finite
-from tfckpt.stored.graphs.keys import OBJECT_GRAPH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -19,7 +19,7 @@ from absl import logging
 
 from tfckpt.errors import NamingError, UntrackedError
 from tfckpt.live.private.tensorflow import Trackable, wrap
-from tfckpt.stored.graphs.keys import EXTRA
+from tfckpt.stored.bundles.keys import EXTRA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

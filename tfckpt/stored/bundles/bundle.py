@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+from collections import Counter
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
@@ -28,9 +29,10 @@ from tfckpt.errors import (
 )
 from tfckpt.stored.bundles.index import BundleEntry, Index, read_index, resolve, slice_key
 from tfckpt.stored.bundles.read import Request, read_strings, transfer, truncated
-from tfckpt.stored.bundles.table import FOOTER_BYTES, looks_like_table
+from tfckpt.stored.bundles.table import FOOTER_BYTES, looks_like_table, unmask
+from tfckpt.stored.bundles.values import StoredValues
+from tfckpt.stored.io.explain import LFS_HINT, LFS_POINTER, not_found
 from tfckpt.stored.io.files import LOCAL, Files, Handle, reading
-from tfckpt.stored.paths.wrong_paths import LFS_HINT, LFS_POINTER, not_found
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -58,7 +60,7 @@ def data_path(prefix: str, shard: int, num_shards: int) -> str:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Bundle:
+class Bundle(StoredValues):
     """An open checkpoint.
 
     Attributes:
@@ -67,7 +69,6 @@ class Bundle:
         absent: number of each needed but missing data file → the reason: it is missing, or only
             a Git LFS pointer.
         index: everything that the index says.
-        digest: SHA-256 of the index file, in hexadecimal.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as directory:
@@ -82,7 +83,7 @@ class Bundle:
     entries: Mapping[str, BundleEntry]
     absent: Mapping[int, str]
     index: Index = dataclasses.field(repr=False)
-    digest: str
+    _digest: str = dataclasses.field(repr=False)
     _handles: dict[int, Handle] = dataclasses.field(repr=False)
 
     @classmethod
@@ -123,21 +124,43 @@ class Bundle:
         return bundle
 
     @property
-    def missing_files(self) -> tuple[str, ...]:
-        """Paths of the missing data files."""
-        return tuple(map(self.path, self.absent))
+    def digest(self) -> str:
+        """SHA-256 of the index file, in hexadecimal."""
+        return self._digest
 
     @cached_property
-    def lost(self) -> Mapping[str, int]:
+    def missing_files(self) -> Mapping[str, int]:
+        counts = Counter(self._lost.values())
+        return {self.path(shard): counts[shard] for shard in self.absent}
+
+    @cached_property
+    def sizes(self) -> Mapping[str, int]:
+        return {key: entry.nbytes for key, entry in self.entries.items()}
+
+    def lost(self, key: str) -> DamagedCheckpointError | None:
+        return self._lacks(key) if key in self._lost else None
+
+    def checksum(self, key: str) -> int | None:
+        entry = self.entries[key]
+        # That of strings or of a sliced value covers something else.
+        return None if entry.sliced or entry.dtype == "string" else unmask(entry.crc32c)
+
+    def plain(self, key: str) -> BundleEntry | None:
+        entry = self.entries.get(key)
+        apart = entry is None or entry.slices or entry.dtype in ("string", *OPAQUE)
+        return None if apart else entry
+
+    @cached_property
+    def _lost(self) -> Mapping[str, int]:
         """Key of each value that is not complete → its missing data file."""
         entries = self.entries.items() if self.absent else ()
         parts = ((key, part.shard) for key, entry in entries for part in self._parts(key, entry))
         return {key: shard for key, shard in parts if shard in self.absent}
 
-    def lacks(self, key: str) -> DamagedCheckpointError:
-        """The error for a lost value: which file is missing, and how much is in it."""
-        shard = self.lost[key]
-        held, count = sum(other == shard for other in self.lost.values()), len(self.entries)
+    def _lacks(self, key: str) -> DamagedCheckpointError:
+        """Which file is missing, and how much is in it."""
+        shard = self._lost[key]
+        held, count = self.missing_files[self.path(shard)], len(self.entries)
         what = f"all {count} values" if held == count else f"{held} of the {count} values"
         more = len(self.absent) - 1
         also = f" ({more} other data {'files are' if more > 1 else 'file is'} missing too)"
@@ -189,12 +212,7 @@ class Bundle:
             raise truncated(path, key)
         return data
 
-    def verify(self, keys: Iterable[str] | None = None) -> None:
-        """Check the checksums of these values, or of all, in little memory."""
-        self.fetch((key, None) for key in (self.entries if keys is None else keys))
-
     def fetch(self, wanted: Iterable[tuple[str, np.ndarray | None]]) -> None:
-        """Read values into arrays in parallel, with their checksums checked."""
         requests: list[Request] = []
         absent = None
         try:
@@ -256,7 +274,7 @@ class Bundle:
     def _handle(self, key: str, entry: BundleEntry) -> tuple[Handle, str]:
         handle = self._handles.get(entry.shard)
         if handle is None:
-            raise self.lacks(key)
+            raise self._lacks(key)
         return handle, self.path(entry.shard)
 
     def _check_extents(self) -> None:

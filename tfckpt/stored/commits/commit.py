@@ -39,8 +39,7 @@ from tfckpt.errors import (
 from tfckpt.stored.bundles.bundle import Bundle, index_path
 from tfckpt.stored.bundles.write import BundleWriter
 from tfckpt.stored.commits import record_file
-from tfckpt.stored.commits.record import is_part, parse
-from tfckpt.stored.commits.record_file import DRAFT, MARK, PART
+from tfckpt.stored.commits.record_file import DRAFT, MARK, PART, is_part, parse
 from tfckpt.stored.commits.writer_lock import WriterLock
 from tfckpt.stored.io.files import (
     LOCAL,
@@ -53,7 +52,7 @@ from tfckpt.stored.io.files import (
     stands_for,
 )
 from tfckpt.stored.io.locks import NotAFileError
-from tfckpt.stored.paths.state_file import STATE_FILE
+from tfckpt.stored.io.state_file import STATE_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -61,7 +60,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from tfckpt.stored.bundles.bundle import BundleEntry
-    from tfckpt.stored.commits.record import CommitRecord
+    from tfckpt.stored.commits.record_file import CommitRecord
 
 _Result = TypeVar("_Result")
 

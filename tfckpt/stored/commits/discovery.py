@@ -17,8 +17,8 @@ from enum import Enum
 
 from tfckpt.errors import CheckpointNotFoundError
 from tfckpt.stored.commits.record_file import MARK, SUFFIX
+from tfckpt.stored.io.explain import DATA
 from tfckpt.stored.io.files import LOCAL, Files, join, reading
-from tfckpt.stored.paths.wrong_paths import DATA
 
 # Eighteen digits, as save counters have 64 bits.
 _BASE = re.compile(r"(?P<name>.*)-(?P<number>[0-9]{1,18})", re.DOTALL)
@@ -99,7 +99,7 @@ def _listing(directory: str, files: Files) -> list[str]:
         except FileNotFoundError:
             return []
         except NotADirectoryError:
-            from tfckpt.stored.paths.lookalikes import Audience, look
+            from tfckpt.stored.io.explain import Audience, look
 
             findings = look(directory, files)
             hint = "use another directory, or move the file away"

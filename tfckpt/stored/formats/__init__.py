@@ -1,4 +1,4 @@
-"""An open checkpoint of any format; safetensors, and export to NumPy.
+"""Formats: each is opened and its values are named, in one way for all that follows.
 
 May import `stored/commits` and below.
 """

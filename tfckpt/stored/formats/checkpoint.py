@@ -1,22 +1,23 @@
 """An open checkpoint of any format: an inventory, and access to the values.
 
-Each format has its own reader; restore, inspection and comparison use only these two types.
+Each format has its own reader; restore, inspection and comparison use only what is here.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Mapping
 
-    import numpy as np
     from typing_extensions import Self
 
     from tfckpt.core.inventory import Inventory, Root
-    from tfckpt.stored.commits.record import CommitRecord
+    from tfckpt.stored.bundles.bundle import Bundle
+    from tfckpt.stored.bundles.values import StoredValues
+    from tfckpt.stored.commits.record_file import CommitRecord
     from tfckpt.stored.io.files import Files
 
 
@@ -45,29 +46,6 @@ KINDS: Mapping[str, str] = MappingProxyType(
 )
 
 
-class Values(Protocol):
-    """The values of an open checkpoint by key.
-
-    Attributes:
-        missing_files: paths of missing files that have values.
-    """
-
-    @property
-    def missing_files(self) -> tuple[str, ...]: ...
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 that identifies the checkpoint, in hexadecimal."""
-
-    def read(self, key: str) -> np.ndarray:
-        """The value of a key, after a check of its checksum if the format has one."""
-
-    def verify(self, keys: Iterable[str]) -> None:
-        """Check the stored bytes of these values."""
-
-    def close(self) -> None: ...
-
-
 @dataclasses.dataclass(frozen=True)
 class StoredCheckpoint:
     """An open checkpoint; a context manager.
@@ -78,15 +56,18 @@ class StoredCheckpoint:
         values: the values themselves.
         kind: a key of :data:`KINDS`.
         record: tfckpt's commit record; None if another program wrote the checkpoint.
-        graph: whether it has TensorFlow's object graph, which TensorFlow needs to restore objects.
+        graph: the bundle with TensorFlow's object graph, which TensorFlow needs to restore objects;
+            of an average, that of the first checkpoint. None without one.
+        members: the checkpoints of an average.
     """
 
     prefix: str
     inventory: Inventory
-    values: Values
+    values: StoredValues
     kind: str
     record: CommitRecord | None = None
-    graph: bool = False
+    graph: Bundle | None = None
+    members: tuple[StoredCheckpoint, ...] = ()
 
     def close(self) -> None:
         self.values.close()

@@ -19,12 +19,13 @@ from tfckpt.core.dtypes import ITEM_BYTES, numpy_dtype
 from tfckpt.core.inventory import Entry, Inventory, Role
 from tfckpt.core.optimizer_names import optimizer_value
 from tfckpt.errors import DamagedCheckpointError
+from tfckpt.stored.bundles.values import StoredValues
 from tfckpt.stored.formats.checkpoint import StoredCheckpoint
 from tfckpt.stored.formats.export import METADATA, ROLES, TENSORS
 from tfckpt.stored.io.files import digest_of, reading
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     import numpy as np
 
@@ -60,15 +61,13 @@ def open_safetensors(path: str, opening: Opening) -> StoredCheckpoint:
             raise
 
 
-class SafetensorsValues:
+class SafetensorsValues(StoredValues):
     """The values of an open file.
 
     Attributes:
         extents: key → dtype, shape and offset.
         roles: key → role if not a weight; None in a file that tfckpt did not write.
     """
-
-    missing_files = ()
 
     def __init__(self, path: str, handle: Handle) -> None:
         self._path = path
@@ -113,11 +112,6 @@ class SafetensorsValues:
             if self._handle.readinto(offset, raw.data) != raw.size:
                 raise self._damaged("the file ends before the value does", key)
         return raw.view(numpy_dtype(dtype)).reshape(shape)
-
-    def verify(self, keys: Iterable[str]) -> None:
-        """Read these values; the format has no checksums."""
-        for key in keys:
-            self.read(key)
 
     def close(self) -> None:
         self._handle.close()

@@ -11,9 +11,6 @@ from typing import TYPE_CHECKING
 
 import google_crc32c
 
-from tfckpt.stored.bundles.bundle import Bundle
-from tfckpt.stored.bundles.table import unmask
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -32,28 +29,18 @@ def checksums(
     advance: Callable[[int, int], None] = lambda done, of: None,
 ) -> dict[str, int]:
     """Name → checksum of each tensor; ``advance`` receives bytes read and to be read in total."""
-    stored_crcs = {entry: _known(stored, entry) for entry in entries if entry.shape is not None}
+    values = stored.values
+    stored_crcs = {
+        entry: values.checksum(entry.key) for entry in entries if entry.shape is not None
+    }
     done, total = 0, sum(entry.nbytes for entry, crc in stored_crcs.items() if crc is None)
     result = {}
     for entry, crc in stored_crcs.items():
         if crc is None:
             advance(done, total)
             done += entry.nbytes
-        result[entry.name] = checksum(stored.values.read(entry.key)) if crc is None else crc
+        result[entry.name] = checksum(values.read(entry.key)) if crc is None else crc
     return result
-
-
-def _known(stored: StoredCheckpoint, entry: Entry) -> int | None:
-    """The checksum in the index; None for strings and sliced values, where it covers something
-    else.
-
-    For a ``resource`` or ``variant``, which cannot be read, it is the only one.
-    """
-    values = stored.values
-    if not isinstance(values, Bundle):
-        return None
-    kept = values.entries[entry.key]
-    return None if kept.sliced or kept.dtype == "string" else unmask(kept.crc32c)
 
 
 def checksum(array: np.ndarray) -> int:

@@ -17,14 +17,14 @@ from tfckpt.stored.bundles.bundle import Bundle, index_path
 from tfckpt.stored.commits import record_file
 from tfckpt.stored.commits.discovery import CheckpointKind, candidates
 from tfckpt.stored.commits.record_file import parts
+from tfckpt.stored.formats.open import open_checkpoint
+from tfckpt.stored.io.explain import SHARD_OF_KERAS, SINGLE_FILES
 from tfckpt.stored.io.files import LOCAL, Files, join
-from tfckpt.stored.open import open_checkpoint
-from tfckpt.stored.paths.lookalikes import SHARD_OF_KERAS, SINGLE_FILES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tfckpt.stored.commits.record import CommitRecord
+    from tfckpt.stored.commits.record_file import CommitRecord
 
 _NO_INDEX = "has data files but no index, which was lost, not copied, or never written"
 

@@ -16,7 +16,7 @@ from tfckpt.errors import CheckpointError
 from tfckpt.stored.bundles.bundle import index_path
 from tfckpt.stored.commits import commit, discovery
 from tfckpt.stored.io.files import join
-from tfckpt.stored.paths.state_file import STATE_FILE, read_state, render
+from tfckpt.stored.io.state_file import STATE_FILE, read_state, render
 
 if TYPE_CHECKING:
     from tfckpt.stored.io.files import Files

@@ -11,16 +11,16 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import CheckpointError, DamagedCheckpointError, UnsupportedCheckpointError
+from tfckpt.stored.bundles import keys
 from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.commits import record_file
-from tfckpt.stored.graphs import keys
+from tfckpt.stored.formats.open import open_checkpoint
 from tfckpt.stored.io.files import LOCAL, Files
-from tfckpt.stored.open import open_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from tfckpt.stored.formats.checkpoint import StoredCheckpoint, Values
+    from tfckpt.stored.bundles.values import StoredValues
 
 
 BATCH = 64 << 20  # bytes between two progress reports
@@ -91,7 +91,11 @@ def verify(
     try:
         with open_checkpoint(path, files=files) as stored:
             names = {entry.key: entry.name for entry in stored.inventory.entries.values()}
-            sizes = _sizes(stored)
+            sizes = stored.values.sizes or {  # of a bundle also the graph and parts of iterators
+                entry.key: entry.nbytes
+                for entry in stored.inventory.entries.values()
+                if entry.shape is not None
+            }
             faults = _check(stored.values, stored.prefix, names, sizes, advance)
             return Verdict(path, stored.kind, len(sizes), sum(sizes.values()), tuple(faults))
     except UnsupportedCheckpointError as error:
@@ -100,15 +104,8 @@ def verify(
         return _of_what_does_not_open(path, files, error, advance)
 
 
-def _sizes(stored: StoredCheckpoint) -> dict[str, int]:
-    if isinstance(stored.values, Bundle):  # also has the object graph and parts of iterators
-        return {key: entry.nbytes for key, entry in stored.values.entries.items()}
-    entries = stored.inventory.entries.values()
-    return {entry.key: entry.nbytes for entry in entries if entry.shape is not None}
-
-
 def _check(
-    values: Values,
+    values: StoredValues,
     path: str,
     names: Mapping[str, str],
     sizes: Mapping[str, int],
@@ -133,7 +130,7 @@ def _check(
     return faults
 
 
-def _fault_of(values: Values, path: str, names: Mapping[str, str], key: str) -> Fault | None:
+def _fault_of(values: StoredValues, path: str, names: Mapping[str, str], key: str) -> Fault | None:
     try:
         values.verify([key])
     except UnsupportedCheckpointError:
@@ -165,7 +162,7 @@ def _of_what_does_not_open(
         return Verdict(path, "", 0, 0, (_fault(error, path, error.name),))
     with bundle:
         names = record_file.names_of(path, files)
-        sizes = {key: entry.nbytes for key, entry in bundle.entries.items()}
+        sizes = bundle.sizes
         faults = _check(bundle, path, names, sizes, advance)
         if error.path not in {fault.file for fault in faults}:
             faults.insert(0, _fault(error, path, names.get(error.name, error.name)))

@@ -15,10 +15,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import importlib.util
 import io
 import os
 import re
 import stat
+import sys
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -31,9 +33,10 @@ from tfckpt.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from typing_extensions import Buffer
+
 
 _TEMPORARY = re.compile(r"(?P<of>.+)\.[0-9a-f]{8}\.tmp", re.DOTALL)
 _CHUNK = 1 << 20
@@ -440,3 +443,24 @@ def _kind(path: str) -> str:
 
 def _not_a_file(path: str) -> UnsupportedCheckpointError:
     return UnsupportedCheckpointError(f"is {_kind(path)}, not a regular file", path=path)
+
+
+_TENSORFLOW = "tensorflow"
+_COME_WITH_IT = ("file", "gs", "ram")  # further ones are registered by packages that import it
+
+
+def choose_files(
+    path: str, of_tensorflow: Callable[[str], Files | None], *, durable: bool = True
+) -> Files:
+    """The file system of a local path or ``scheme://…``."""
+    scheme, separator, _ = path.partition("://")
+    if not separator:
+        return LOCAL if durable else SCRATCH
+    may_have_it = sys.modules.get(_TENSORFLOW) is not None or (
+        scheme in _COME_WITH_IT and importlib.util.find_spec(_TENSORFLOW) is not None
+    )
+    if may_have_it and (files := of_tensorflow(scheme)) is not None:
+        return files
+    from tfckpt.stored.io.object_store import object_store  # a local path needs nothing of it
+
+    return object_store(scheme)

@@ -5,16 +5,22 @@ an object has a group, in which a group ``vars`` has the object's own values by 
 model or a list are numbered per class, ``layers/dense_1``; newer files also have their names. What
 neither the file nor the configuration has stays open: the name of a layer, the meaning of a value,
 the order of layers of different classes.
+
+An optimizer's values are known by their index alone: the iterations, the learning rate unless a
+schedule computes it, then the slots, in an order that depends on the class, its settings, the
+release and on what was frozen. A live optimizer of the same class has them in the same order.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.core.inventory import Role, snake_case, weak_base
+from tfckpt.core import names
+from tfckpt.core.inventory import Entry, Role, snake_case, weak_base
 from tfckpt.core.names import Node, NodeKind
-from tfckpt.stored.keras_metadata.config import mapping, text
-from tfckpt.stored.keras_metadata.layers import (
+from tfckpt.core.optimizer_names import LOSS_SCALE, optimizer_class, optimizer_value
+from tfckpt.stored.formats.keras_config import mapping, text, wire
+from tfckpt.stored.formats.keras_layers import (
     class_and_number,
     own_names,
     part_class,
@@ -23,27 +29,136 @@ from tfckpt.stored.keras_metadata.layers import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from tfckpt.stored.keras.hdf5 import H5Group, Hdf5
+    from tfckpt.core.inventory import Inventory
+    from tfckpt.stored.formats.hdf5 import H5Dataset, H5Group, Hdf5
 
 VARS = "vars"
 # Keras 2.12 and 2.13 wrote the second.
 SEQUENCES = ("layers", "_layer_checkpoint_dependencies")
 OPTIMIZER, METRICS = "optimizer", ("metrics", "_metrics", "_compile_metrics", "_loss_tracker")
 _SEED = "seed_generator"
+_INNER = "inner_optimizer"
+_SCALE = ("iterations", "learning_rate", "step_counter", "dynamic_scale")
+
+
+def read(
+    files: Sequence[Hdf5],
+    root: H5Group,
+    path: str,
+    config: Mapping[str, Any],
+    bases: Collection[str],
+) -> Inventory:
+    """The inventory of a model's file, or of all its shards.
+
+    ``config`` is the model's configuration, empty if there is none.
+    """
+    reader = ObjectReader(files, bases)
+    model = reader.model(root, config)
+    wire(reader.configs)
+    roots = {names.MODEL: model}
+    if (state := root.groups.get(OPTIMIZER)) is not None:
+        settings = _optimizer_config(config)
+        roots[OPTIMIZER] = _optimizer(reader, state, settings)
+    named = names.assign(roots, {names.MODEL})
+    entries = (*map(entry, named.values), *_metrics(root))
+    return named.inventory(path, entries, own=reader.orders)
+
+
+def entry(value: names.Name) -> Entry:
+    """The entry of a named array."""
+    dataset = value.node.value
+    return Entry(
+        value.name,
+        value.role,
+        dataset.dtype,
+        dataset.shape,
+        dataset.nbytes,
+        dataset.path,
+        value.slot,
+        value.of,
+    )
+
+
+def _optimizer(reader: ObjectReader, group: H5Group, config: Mapping[str, Any]) -> Node:
+    node = Node(NodeKind.OPTIMIZER)
+    if (inner := group.groups.get(_INNER)) is not None:
+        take_scale(node, _values(group))
+        config, group = mapping(mapping(config, "config"), _INNER), inner
+    node.label = snake_case(text(config, "class_name")) or optimizer_class(reader.label(group))
+    reader.orders.append((node, [(value, "") for value in fill(node, _values(group))]))
+    for name, child in group.groups.items():  # a list of optimizers
+        if name != VARS:
+            inner_node = Node(NodeKind.GROUP)
+            node.children.append((name, inner_node))
+            for dataset in child.walk():
+                edge = dataset.path.removeprefix(f"{child.path}/")
+                inner_node.children.append(
+                    (edge, Node(NodeKind.VALUE, role=Role.SLOT, value=dataset))
+                )
+    return node
+
+
+def _values(group: H5Group) -> list[H5Dataset]:
+    stored = group.groups.get(VARS)
+    if stored is None:
+        return []
+    return [stored.datasets[key] for key in sorted(stored.datasets, key=natural)]
+
+
+def _metrics(root: H5Group) -> Iterator[Entry]:
+    """The metrics that tf_keras stores, by its own edges: it does not store their names."""
+    for group in filter(None, map(root.groups.get, METRICS)):
+        for data in group.walk():
+            name = f"{names.METRICS}/{data.path.removeprefix(group.path + '/')}"
+            yield Entry(name, Role.METRIC, data.dtype, data.shape, data.nbytes, data.path)
+
+
+def _optimizer_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    optimizer = mapping(config, "compile_config").get("optimizer")
+    if isinstance(optimizer, str):
+        return {"class_name": optimizer}
+    return optimizer if isinstance(optimizer, dict) else {}
+
+
+def fill(node: Node, values: Sequence[H5Dataset]) -> list[Node]:
+    """Add an optimizer's values to its node; returns their nodes in the order of the file."""
+    nodes = []
+    for index, value in enumerate(values):
+        name, role = f"vars/{index}", Role.SLOT
+        if index == 0 and value.shape == () and "int" in value.dtype:
+            name, role = optimizer_value("iterations")
+        elif index == 1 and value.shape == () and values[2:3] and values[2].shape:
+            name, role = optimizer_value("learning_rate")
+        nodes.append(Node(NodeKind.VALUE, role=role, value=value))
+        node.children.append((name, nodes[-1]))
+    return nodes
+
+
+def take_scale(node: Node, values: Sequence[H5Dataset]) -> Sequence[H5Dataset]:
+    """Add a loss scale's own values to the node of its optimizer; returns those that follow."""
+    own = values[: len(_SCALE)]
+    if len(own) < len(_SCALE) or any(value.shape for value in own):
+        return values
+    group = Node(NodeKind.GROUP)
+    for edge, value in zip(_SCALE, own, strict=True):
+        name, role = optimizer_value(edge)
+        group.children.append((name, Node(NodeKind.VALUE, role=role, value=value)))
+    node.children.append((LOSS_SCALE, group))
+    return values[len(_SCALE) :]
 
 
 class ObjectReader:
     """Turns groups into nodes; ``files`` are the file or all shards, for the names in attributes.
 
     Attributes:
-        orders: id of a layer's node → that node, and its own values in order.
+        orders: nodes of layers, each with its own values in order.
         configs: models whose order of layers is in a configuration, each with it.
     """
 
     def __init__(self, files: Sequence[Hdf5], bases: Collection[str]) -> None:
         self._files = files
         self._bases = bases
-        self.orders: dict[int, tuple[Node, list[Node]]] = {}
+        self.orders: list[tuple[Node, list[tuple[Node, str]]]] = []
         self.configs: list[tuple[Node, Mapping[str, Any]]] = []
 
     def model(self, root: H5Group, config: Mapping[str, Any]) -> Node:
@@ -88,10 +203,10 @@ class ObjectReader:
             return
         numbered = sorted((key for key in stored.datasets if key.isdecimal()), key=natural)
         quantized = any(stored.datasets[key].dtype == "int8" for key in numbered)
-        names = None if quantized else own_names(node.cls, len(numbered), settings)
+        known = None if quantized else own_names(node.cls, len(numbered), settings)
         values = []
         for index, key in enumerate(numbered):
-            name = names[index] if names else f"{VARS}/{key}"
+            name = known[index] if known else f"{VARS}/{key}"
             value = Node(NodeKind.VALUE, value=stored.datasets[key])
             node.children.append((name, value))
             values.append(value)
@@ -99,7 +214,7 @@ class ObjectReader:
             if not key.isdecimal():  # named by the layer
                 node.children.append((key, Node(NodeKind.VALUE, value=dataset)))
         if [str(number) for number in range(len(numbered))] == numbered and numbered:
-            self.orders[id(node)] = node, values
+            self.orders.append((node, [(value, "") for value in values]))
 
     def _add_layers(self, node: Node, group: H5Group, settings: Mapping[str, Any]) -> None:
         """Add the layers of a functional or sequential model to its node."""
@@ -146,8 +261,8 @@ class ObjectReader:
         if stored is None:
             return ""
         owners = ((file, file.root.find(stored.path)) for file in self._files)
-        names = (file.text(own, "name") for file, own in owners if own is not None)
-        return next(filter(None, names), "")
+        named = (file.text(own, "name") for file, own in owners if own is not None)
+        return next(filter(None, named), "")
 
 
 def _is_seed(name: str, group: H5Group) -> bool:

@@ -15,7 +15,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from tfckpt.core.inventory import SEQUENCE, Container, Layer, name_number, weak_base
-from tfckpt.stored.graphs.reader import KERAS_BASES
+from tfckpt.stored.formats.keras_layers import KERAS_BASES, PROJECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -26,12 +26,6 @@ DEEPEST = 64
 # Users choose these names for scopes; they are not automatic layer names.
 _BASES = KERAS_BASES - {"activation", "functional", "model"}
 _CELL = re.compile(r"(?:lstm|gru|simple_rnn)_cell(?:_[0-9]+)?")
-_ATTENTION = {
-    "query": "query_dense",
-    "key": "key_dense",
-    "value": "value_dense",
-    "attention_output": "output_dense",
-}
 
 
 class KeyLayers:
@@ -111,7 +105,7 @@ class KeyLayers:
     def _inner_attributes(self, scope: str, components: set[str]) -> dict[str, str]:
         """Scopes inside Keras's own layers → the attribute of the inner layer that made them."""
         if weak_base(scope.rpartition("/")[2], {"multi_head_attention"}):
-            return {c: _ATTENTION[c] for c in components & _ATTENTION.keys()}
+            return {c: PROJECTIONS[c] for c in components & PROJECTIONS.keys()}
         pair = {"forward_": "forward_layer", "backward_": "backward_layer"}
         inner = {c.partition("_")[2] for c in components}
         if len(components) == 2 and len(inner) == 1:

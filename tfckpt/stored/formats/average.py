@@ -14,13 +14,16 @@ import contextlib
 import dataclasses
 import hashlib
 import math
+from collections import ChainMap
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tfckpt.core.inventory import Entry, Inventory, Role, Share
 from tfckpt.errors import UnsupportedCheckpointError
 from tfckpt.stored.bundles.bundle import OPAQUE
+from tfckpt.stored.bundles.values import StoredValues
 from tfckpt.stored.formats.checkpoint import StoredCheckpoint
-from tfckpt.stored.open import open_checkpoint, refuse_absent
+from tfckpt.stored.formats.open import open_checkpoint, refuse_absent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -68,19 +71,23 @@ class Average:
 
 
 @dataclasses.dataclass(frozen=True)
-class AveragedValues:
+class AveragedValues(StoredValues):
     """The averaged values by their keys in the first checkpoint, computed on reading."""
 
+    average: Average
     members: tuple[StoredCheckpoint, ...]
     names: Mapping[str, str]
-    weights: tuple[float, ...]
-    shares: tuple[Share, ...]
 
-    @property
-    def missing_files(self) -> tuple[str, ...]:
-        return tuple(file for member in self.members for file in member.values.missing_files)
+    @cached_property
+    def missing_files(self) -> Mapping[str, int]:
+        return dict(ChainMap(*(dict(member.values.missing_files) for member in self.members)))
 
-    @property
+    @cached_property
+    def shares(self) -> tuple[Share, ...]:
+        triples = zip(self.average.paths, self.members, self.average.shares, strict=True)
+        return tuple(Share(path, member.values.digest, share) for path, member, share in triples)
+
+    @cached_property
     def digest(self) -> str:
         lines = "\n".join(f"{share.sha256} {share.weight!r}" for share in self.shares)
         return hashlib.sha256(lines.encode()).hexdigest()
@@ -92,12 +99,12 @@ class AveragedValues:
         name, value = self.names[key], first.values.read(key)
         if not value.dtype.name.startswith(_FLOATS):
             return value
-        weight, *weights = self.weights
+        weight, *weights = own = self.average.weights or (1.0,) * len(self.members)
         wide = np.complex128 if value.dtype.kind == "c" else np.float64
         total = np.asarray(value.astype(wide) * weight)
         for member, weight in zip(others, weights, strict=True):
             total += _read(member, name).astype(wide) * weight
-        return np.asarray(total / math.fsum(self.weights)).astype(value.dtype)
+        return np.asarray(total / math.fsum(own)).astype(value.dtype)
 
     def verify(self, keys: Iterable[str]) -> None:
         names = [self.names[key] for key in keys]
@@ -126,15 +133,10 @@ def open_average(
             refuse_absent(member, [entry.key for entry in _weights(member.inventory).values()])
         inventory = _inventory(str(average), members)
         stack.pop_all()
-    shares = tuple(
-        Share(path, member.values.digest, share)
-        for path, member, share in zip(average.paths, members, average.shares, strict=True)
-    )
-    weights = average.weights or (1.0,) * len(members)
     names = {entry.key: name for name, entry in inventory.entries.items()}
-    values = AveragedValues(members, names, weights, shares)
-    graph = all(member.graph for member in members)
-    return StoredCheckpoint(str(average), inventory, values, "average", graph=graph)
+    values = AveragedValues(average, members, names)
+    graph = members[0].graph if all(member.graph for member in members) else None
+    return StoredCheckpoint(str(average), inventory, values, "average", None, graph, members)
 
 
 def _inventory(source: str, members: Sequence[StoredCheckpoint]) -> Inventory:

@@ -15,8 +15,8 @@ from tfckpt.core.inventory import Entry, Inventory, Role
 from tfckpt.core.names import MODEL, OPTIMIZER
 from tfckpt.core.optimizer_names import optimizer_value, slot_tail
 from tfckpt.core.text import free_name
-from tfckpt.stored.tf1.key_layers import DEEPEST, KeyLayers
-from tfckpt.stored.tf1.key_slots import SlotKey, Solver, class_of, find_slots
+from tfckpt.stored.formats.tf1_layers import DEEPEST, KeyLayers
+from tfckpt.stored.formats.tf1_slots import SlotKey, Solver, class_of, find_slots
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -12,12 +12,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfckpt.core import names
-from tfckpt.core.inventory import Inventory, Ordered, unnumbered, weak_base
+from tfckpt.core.inventory import unnumbered, weak_base
 from tfckpt.core.names import Node, NodeKind
-from tfckpt.stored.keras_metadata.layers import attributes
+from tfckpt.stored.formats.keras_layers import attributes
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from tfckpt.core.inventory import Root
     from tfckpt.stored.io.messages import Message
@@ -75,10 +75,10 @@ class Exported:
             self.keys = all_keys
             self._trainable = set(listed[_TRAINABLE])
 
-    def inventory(
-        self, path: str, roots: Mapping[str, Root] | None, bases: Collection[str]
-    ) -> tuple[names.Names, Inventory] | None:
-        """Canonical names and an inventory without entries; None if layer names are unknown.
+    def named(
+        self, roots: Mapping[str, Root] | None, bases: Collection[str]
+    ) -> tuple[names.Names, Iterable[tuple[Node, Sequence[tuple[Node, str]]]]] | None:
+        """Canonical names, and each layer with its values in order; None if these are unknown.
 
         ``roots`` are the live objects by keyword, ``bases`` automatic layer names.
         """
@@ -98,16 +98,11 @@ class Exported:
             edge = "/".join(attributes(layers[name].base, rest))
             layers[name].children.append((edge, value))
             orders.setdefault(name, []).append(value)
-        named = names.assign({names.MODEL: model}, {names.MODEL})
-        canonical = {id(value.node): value.name for value in named.values}
-        deep = {
-            named.paths[id(layers[name])]: tuple(
-                Ordered(canonical[id(value)], value.label)
-                for value in sorted(values, key=lambda value: value.value not in self._trainable)
-            )
-            for name, values in orders.items()
-        }
-        return named, Inventory(path, {}, named.containers, named.aliases, deep_orders=deep)
+        deep = []
+        for name, values in orders.items():
+            values.sort(key=lambda value: value.value not in self._trainable)
+            deep.append((layers[name], [(value, value.label) for value in values]))
+        return names.assign({names.MODEL: model}, {names.MODEL}), deep
 
 
 def _in_scope_of_model(

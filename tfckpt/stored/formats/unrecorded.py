@@ -1,34 +1,33 @@
 """The inventory of a bundle without a commit record, from its object graph or its keys.
 
 A bundle without an object graph comes from TF1's ``Saver``, whose keys are names
-(:mod:`tfckpt.stored.tf1.key_names`). Every value of the index is in the inventory, except the
+(:mod:`tfckpt.stored.formats.tf1_names`). Every value of the index is in the inventory, except the
 object graph and the layer configurations that TensorFlow 1.13 wrote beside it. Values that
 ``model.export`` stores twice appear once.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 from tfckpt.core import names
 from tfckpt.core.inventory import Entry, Inventory, Role
 from tfckpt.core.optimizer_names import slot_name
 from tfckpt.errors import DamagedCheckpointError
-from tfckpt.stored.graphs import keys
-from tfckpt.stored.graphs.exported import Exported
-from tfckpt.stored.graphs.keys import OBJECT_GRAPH
-from tfckpt.stored.graphs.reader import KERAS_BASES, GraphReader
-from tfckpt.stored.keras_metadata.bookkeeping_lists import CONFIG
-from tfckpt.stored.tf1.key_names import name_keys
+from tfckpt.stored.bundles import keys
+from tfckpt.stored.bundles.keys import OBJECT_GRAPH
+from tfckpt.stored.formats.exported import Exported
+from tfckpt.stored.formats.graph_reader import CONFIG, GraphReader
+from tfckpt.stored.formats.keras_layers import KERAS_BASES
+from tfckpt.stored.formats.tf1_names import name_keys
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from tfckpt.core.inventory import Root
     from tfckpt.stored.bundles.bundle import Bundle, BundleEntry
+    from tfckpt.stored.formats.saved_model import Metadata
     from tfckpt.stored.io.messages import Message
-    from tfckpt.stored.keras_metadata.saved_model import Metadata
 
 _CONFIG = keys.ATTRIBUTES + CONFIG
 _OBJECTS = (Role.OBJECT, Role.ITERATOR)
@@ -99,14 +98,8 @@ def _name(bundle: Bundle, reader: GraphReader, roots: Mapping[str, Root] | None)
             name = _plain_name(key)
             name = key if name in entries else name
             entries[name] = _entry(bundle, name, key, Role.STATE)
-    return Inventory(
-        bundle.prefix,
-        entries,
-        named.containers,
-        named.aliases,
-        named.optimizers,
-        roots=reader.live_roots,
-        private=named.private,
+    return named.inventory(
+        bundle.prefix, entries.values(), roots=reader.live_roots, private=named.private
     )
 
 
@@ -118,13 +111,13 @@ def _name_exported(
 ) -> Inventory | None:
     """The inventory of a ``model.export``, where it records layer names; None otherwise."""
     exported = Exported(graph)
-    found = exported.inventory(bundle.prefix, roots, KERAS_BASES | set(bases))
+    found = exported.named(roots, KERAS_BASES | set(bases))
     if found is None or bundle.entries.keys() - {OBJECT_GRAPH} != exported.keys:
         return None
-    named, inventory = found
+    named, deep = found
     entries = [_entry(bundle, v.name, v.node.value, v.role) for v in named.values]
     entries += [_entry(bundle, _plain_name(key), key, Role.SEED) for key in exported.seeds]
-    return dataclasses.replace(inventory, entries={entry.name: entry for entry in entries})
+    return named.inventory(bundle.prefix, entries, deep=deep)
 
 
 def _role_of(name: str) -> Role:
@@ -136,7 +129,7 @@ def _role_of(name: str) -> Role:
 
 def _read_graph(bundle: Bundle) -> Message | None:
     """The object graph; None in a TF1 checkpoint or where its data file is missing."""
-    if OBJECT_GRAPH not in bundle.entries or OBJECT_GRAPH in bundle.lost:
+    if OBJECT_GRAPH not in bundle.entries or bundle.lost(OBJECT_GRAPH):
         return None
     return keys.object_graph(bundle)
 

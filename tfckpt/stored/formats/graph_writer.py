@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfckpt.core.names import MODEL
-from tfckpt.stored.graphs.keys import ATTRIBUTES, escape
-from tfckpt.stored.graphs.reader import VARIABLE_VALUE
+from tfckpt.stored.bundles.keys import ATTRIBUTES, escape
+from tfckpt.stored.formats.graph_reader import VARIABLE_VALUE
 from tfckpt.stored.io.messages import Message, ObjectGraph, drop
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tfckpt.core.inventory import snake_case
 from tfckpt.core.names import NodeKind, holds_weights, walk
 from tfckpt.core.topology import Graph, LayerCall, Tensor, wires
-from tfckpt.stored.keras_metadata.layers import holds_values
+from tfckpt.stored.formats.keras_layers import holds_values
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

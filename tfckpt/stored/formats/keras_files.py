@@ -3,31 +3,48 @@
 The content decides the format, not the name: an HDF5 file whose root lists layers is in the format
 of Keras 2, one whose groups have ``vars`` in that of Keras 3; a ZIP archive of one of these is a
 ``.keras`` file; a JSON file with a ``weight_map`` lists shards in the same directory.
+
+The configuration in an archive has the names of the layers; nothing in it is imported, built or
+run. No member is written under its own name: it is unpacked into an unnamed temporary file, up to
+the size that the archive declares. Refused are ambiguous members (two of one name), encrypted ones,
+compression methods that Keras does not use, and declared sizes out of all proportion.
 """
 
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
+import tempfile
+import zipfile
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
+from tfckpt.errors import CheckpointError, DamagedCheckpointError, UnsupportedCheckpointError
+from tfckpt.stored.bundles.values import StoredValues
+from tfckpt.stored.formats import keras2_h5, keras_objects
 from tfckpt.stored.formats.checkpoint import StoredCheckpoint
-from tfckpt.stored.graphs.reader import KERAS_BASES
-from tfckpt.stored.io.files import join, reading
-from tfckpt.stored.keras import keras2_h5, model
-from tfckpt.stored.keras.archive import MAX_TEXT, Archive
-from tfckpt.stored.keras.hdf5 import FilePart, H5Group, Hdf5
-from tfckpt.stored.keras.objects import VARS
-from tfckpt.stored.keras.values import KerasValues
+from tfckpt.stored.formats.hdf5 import H5Group, Hdf5, OpenedFile
+from tfckpt.stored.formats.keras_layers import KERAS_BASES
+from tfckpt.stored.io.files import digest_of, join, reading
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    import numpy as np
 
     from tfckpt.stored.formats.checkpoint import Opening
     from tfckpt.stored.io.files import Files, Handle
 
+MAGIC = b"PK\x03\x04"
+
+MAX_MEMBERS = 100_000
+MAX_TEXT = 1 << 28
+MAX_EXPANSION = 1100  # DEFLATE reaches 1032 at most
+MAX_UNPACKED = 1 << 38
+_CHUNK = 1 << 20
+_ENCRYPTED = 1
 CONFIG, WEIGHTS = "config.json", "model.weights"
 MAX_SHARDS = 100_000
 _OTHER_WRITERS = {
@@ -40,7 +57,7 @@ _OTHER_WRITERS = {
 def open_hdf5(path: str, opening: Opening) -> StoredCheckpoint:
     """Open an HDF5 file that Keras wrote."""
     with _Parts(path, opening.files) as parts:
-        parts.add(path, FilePart(parts.open(path)))
+        parts.add(path, OpenedFile(parts.open(path)))
         return parts.opened({}, opening.bases)
 
 
@@ -51,9 +68,7 @@ def open_archive(path: str, opening: Opening) -> StoredCheckpoint:
         parts.closing.callback(archive.close)
         config = _json(archive.text(CONFIG) or b"{}", path, CONFIG)
         for name in _weights(archive, path):
-            stream, check = archive.stream(name)
-            parts.checks.append(check)
-            parts.add(f"{path}:{name}", stream)
+            parts.add(f"{path}:{name}", archive.unpacked(name))
         return parts.opened(config, opening.bases)
 
 
@@ -67,15 +82,89 @@ def open_shards(path: str, opening: Opening) -> StoredCheckpoint:
                 message = f"does not exist, but {path} lists it as a shard"
                 hint = "Copy all shards along with the `.weights.json`."
                 raise DamagedCheckpointError(message, path=shard, hint=hint)
-            parts.add(shard, FilePart(parts.open(shard)))
+            parts.add(shard, OpenedFile(parts.open(shard)))
         return parts.opened({}, opening.bases)
+
+
+class Archive:
+    """An open archive."""
+
+    def __init__(self, handle: Handle, path: str) -> None:
+        self._path = path
+        self._unpacked: list[Any] = []
+        with self._reading():
+            self._zip = zipfile.ZipFile(io.BufferedReader(OpenedFile(handle)))
+        members = self._zip.infolist()
+        if len(members) > MAX_MEMBERS:
+            raise self._damaged(f"has {len(members)} members, more than the {MAX_MEMBERS} allowed")
+        self._members = {member.filename: member for member in members}
+        if len(self._members) != len(members):
+            raise self._damaged("has two members with one name")
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._members)
+
+    def text(self, name: str) -> bytes | None:
+        """The content of a small member, after a check of its checksum; None if absent."""
+        member = self._members.get(name)
+        if member is None:
+            return None
+        if member.file_size > MAX_TEXT:
+            raise self._damaged(
+                f"declares {member.file_size} bytes, more than the {MAX_TEXT} allowed", name
+            )
+        return bytes(self.unpacked(name).read())
+
+    def unpacked(self, name: str) -> io.RawIOBase:
+        """A member in an unnamed file, up to its declared size, after a check of its checksum."""
+        member = self._members[name]
+        if member.flag_bits & _ENCRYPTED:
+            raise self._unsupported("is encrypted; Keras does not encrypt archives", name)
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise self._unsupported("uses a compression method that Keras does not use", name)
+        limit = member.file_size
+        if limit > min(MAX_UNPACKED, MAX_EXPANSION * member.compress_size + 64):
+            message = f"declares that it unpacks to {limit} bytes, an impossible size"
+            raise self._damaged(message, name)
+        file: Any = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 (closed with the archive)
+        self._unpacked.append(file)
+        size = 0
+        with self._reading(name), self._zip.open(member) as content:
+            while part := content.read(_CHUNK):
+                size += len(part)
+                file.write(part)
+        if size != limit:
+            raise self._damaged("unpacks to fewer bytes than it declares", name)
+        file.seek(0)
+        return file  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        for file in self._unpacked:
+            file.close()
+
+    @contextlib.contextmanager
+    def _reading(self, name: str = "") -> Iterator[None]:
+        try:
+            with reading(self._path, name):
+                yield
+        except CheckpointError:
+            raise
+        except Exception as error:  # zipfile raises many types, from zlib.error to struct.error
+            reason = str(error) or type(error).__name__
+            raise self._damaged(f"cannot be read as a ZIP archive: {reason}", name) from error
+
+    def _damaged(self, message: str, name: str = "") -> DamagedCheckpointError:
+        return DamagedCheckpointError(message, path=self._path, name=name)
+
+    def _unsupported(self, message: str, name: str) -> UnsupportedCheckpointError:
+        return UnsupportedCheckpointError(message, path=self._path, name=name)
 
 
 class _Parts:
     """The files of one checkpoint; closed if opening it fails."""
 
     def __init__(self, path: str, files: Files) -> None:
-        self.checks: list[Callable[[], None]] = []
         self.closing = contextlib.ExitStack()
         self._path = path
         self._system = files
@@ -108,15 +197,46 @@ class _Parts:
         first = self._files[0]
         if keras2_h5.is_legacy(root):
             inventory, kind = keras2_h5.read(first, self._path, all_bases), "keras_h5"
-        elif any(VARS in dataset.path.split("/") for dataset in root.walk()):
-            inventory = model.read(self._files, root, self._path, config, all_bases)
+        elif any(keras_objects.VARS in dataset.path.split("/") for dataset in root.walk()):
+            inventory = keras_objects.read(self._files, root, self._path, config, all_bases)
             kind = "keras"
         else:
             message = "is an HDF5 file but was not written by Keras: it lists no layers"
             hint = "Read its arrays with h5py."
             raise UnsupportedCheckpointError(message, path=self._path, hint=hint)
-        values = KerasValues(self._path, owners, self._handles, self.closing, self.checks)
+        values = KerasValues(self._path, owners, self._handles, self.closing)
         return StoredCheckpoint(self._path, inventory, values, kind)
+
+
+class KerasValues(StoredValues):
+    """The values of open HDF5 files; opening fails if a shard is missing."""
+
+    def __init__(
+        self,
+        path: str,
+        owners: Mapping[str, Hdf5],
+        handles: Sequence[Handle],
+        closing: contextlib.ExitStack,
+    ) -> None:
+        self._path = path
+        self._owners = owners
+        self._handles = handles
+        self._closing = closing
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the content of all files, concatenated."""
+        with reading(self._path):
+            return digest_of(self._handles)
+
+    def read(self, key: str) -> np.ndarray:
+        if (owner := self._owners.get(key)) is None:
+            message = "the file does not contain this value"
+            raise DamagedCheckpointError(message, path=self._path, name=key)
+        return owner.read(key)
+
+    def close(self) -> None:
+        self._closing.close()
 
 
 def _merged(files: list[Hdf5], path: str) -> tuple[H5Group, dict[str, Hdf5]]:

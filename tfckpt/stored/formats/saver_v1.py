@@ -40,7 +40,10 @@ from tfckpt.stored.bundles.index import (
     slice_key,
 )
 from tfckpt.stored.bundles.table import TableFile, WireError
+from tfckpt.stored.bundles.values import StoredValues
 from tfckpt.stored.formats.checkpoint import StoredCheckpoint
+from tfckpt.stored.formats.tf1_names import name_keys
+from tfckpt.stored.io.explain import saver_v1_files
 from tfckpt.stored.io.files import Files, digest_of
 from tfckpt.stored.io.messages import (
     BundleHeader,
@@ -48,8 +51,6 @@ from tfckpt.stored.io.messages import (
     Message,
     SavedTensorSlices,
 )
-from tfckpt.stored.paths.wrong_paths import saver_v1_files
-from tfckpt.stored.tf1.key_names import name_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -82,14 +83,12 @@ class ListedTensor:
     crc32c: None = None  # the format has none of a whole value
 
 
-class SaverV1:
+class SaverV1(StoredValues):
     """An open checkpoint in format version 1; ``paths`` are its files, sorted by their numbers.
 
     Attributes:
         entries: key → dtype, shape and size.
     """
-
-    missing_files: tuple[str, ...] = ()
 
     def __init__(self, paths: Sequence[str], files: Files) -> None:
         self._paths = paths

@@ -19,7 +19,7 @@ from tfckpt.core.inventory import weak_base
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from tfckpt.stored.graphs.reader import GraphReader
+    from tfckpt.stored.formats.graph_reader import GraphReader
 
 INNER = "_functional"
 OPERATIONS = "_operations"

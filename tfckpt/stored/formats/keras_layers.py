@@ -1,4 +1,4 @@
-"""The variables and inner layers of Keras's own layers, in the order in which Keras writes them.
+"""Keras's own layers: their names, and their variables and inner layers in the order of its files.
 
 Keras 3's files number the values of a layer, ``vars/0``. Their names follow from the layer's class
 and the number of values. The table is for readable names only; a value is matched by its index
@@ -17,6 +17,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+# Names that Keras gives to layers without one: classes in snake case. The user's own classes come
+# from the live model. (Layers with weights of keras.layers and tf_keras.layers of 2.16 to 2.21.)
+KERAS_BASES = frozenset(
+    """
+    activation additive_attention attention batch_normalization bidirectional category_encoding
+    conv1d conv1d_transpose conv2d conv2d_transpose conv3d conv3d_transpose conv_lstm1d
+    conv_lstm2d conv_lstm3d conv_lstm_cell dense depthwise_conv1d depthwise_conv2d discretization
+    einsum_dense embedding functional group_normalization group_query_attention gru gru_cell
+    hashing integer_lookup layer_normalization locally_connected1d locally_connected2d lstm
+    lstm_cell model multi_head_attention normalization p_re_lu reversible_embedding
+    rms_normalization rnn separable_conv1d separable_conv2d sequential simple_rnn simple_rnn_cell
+    spectral_normalization stacked_rnn_cells string_lookup sync_batch_normalization
+    text_vectorization time_distributed
+    """.split()  # noqa: SIM905 (words read better than a list of them)
+)
 _KERNEL_BIAS = (("kernel", "bias"), ("kernel",))
 _RECURRENT = (("kernel", "recurrent_kernel", "bias"), ("kernel", "recurrent_kernel"))
 _NORM = (("gamma", "beta"),)
@@ -54,7 +69,7 @@ _CELLS = {
     **{f"conv_lstm{n}d": "conv_lstm_cell" for n in (1, 2, 3)},
 }
 _DIRECTION = re.compile(r"(forward|backward)_(.+?)(?:_\d+)?")
-_PROJECTIONS = {
+PROJECTIONS = {
     **{part: f"{part}_dense" for part in ("query", "key", "value")},
     "attention_output": "output_dense",
 }
@@ -116,7 +131,7 @@ def attributes(cls: str, scopes: Sequence[str]) -> list[str]:
     if cls == "bidirectional" and inner and (match := _DIRECTION.fullmatch(inner[0])):
         return [f"{match[1]}_layer", *attributes(match[2], scopes[1:])]
     if cls == "multi_head_attention" and len(inner) == 1:
-        return [_PROJECTIONS.get(inner[0], inner[0]), last]
+        return [PROJECTIONS.get(inner[0], inner[0]), last]
     return list(scopes)
 
 

@@ -1,4 +1,4 @@
-"""Names and configurations of a SavedModel's objects, from the metadata that Keras 2 wrote.
+"""Opens the variables of a SavedModel, which are a bundle, with the metadata that Keras 2 wrote.
 
 Keras 2 wrote each object's class and name as JSON: into ``saved_model.pb`` up to TensorFlow 2.4
 (``SavedUserObject.metadata`` of saved_object_graph.proto), into ``keras_metadata.pb`` since
@@ -16,14 +16,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tfckpt.core.inventory import snake_case
 from tfckpt.core.names import OPTIMIZER
 from tfckpt.core.optimizer_names import optimizer_class
-from tfckpt.errors import CheckpointError
+from tfckpt.errors import CheckpointError, DamagedCheckpointError
+from tfckpt.stored.bundles.bundle import index_path
+from tfckpt.stored.formats.keras_config import mapping, text
+from tfckpt.stored.formats.tensorflow import SAVED_MODEL, open_bundle
+from tfckpt.stored.io.explain import VARIABLES
 from tfckpt.stored.io.files import content, join
 from tfckpt.stored.io.messages import DecodeError, KerasMetadata, SavedModel
-from tfckpt.stored.keras_metadata.config import mapping, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from tfckpt.stored.formats.checkpoint import Opening, StoredCheckpoint
     from tfckpt.stored.io.files import Files
 
 # These files have no weights, but may have constants of a graph.
@@ -39,6 +43,18 @@ class Metadata(NamedTuple):
 
     name: str
     config: Mapping[str, Any]
+
+
+def open_saved_model(path: str, opening: Opening) -> StoredCheckpoint:
+    """Open the variables of a SavedModel, given by its directory or the prefix of its variables."""
+    directory = path.rstrip("/").removesuffix(VARIABLES)
+    prefix = directory + VARIABLES
+    if not opening.files.exists(index_path(prefix)):
+        message = "is a SavedModel without variables: 'variables/variables.index' is missing"
+        hint = "Copy the directory 'variables' too; a frozen model has none and cannot be read."
+        raise DamagedCheckpointError(message, path=directory, hint=hint)
+    metadata = read_metadata(directory, opening.files)
+    return open_bundle(prefix, opening, kind=SAVED_MODEL, metadata=metadata)
 
 
 def read_metadata(directory: str, files: Files) -> Mapping[Path, Metadata]:

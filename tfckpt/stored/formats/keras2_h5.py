@@ -17,18 +17,18 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.core import names
-from tfckpt.core.inventory import Inventory, Ordered, snake_case, weak_base
+from tfckpt.core.inventory import snake_case, weak_base
 from tfckpt.core.names import Node, NodeKind
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
-from tfckpt.stored.keras import optimizers
-from tfckpt.stored.keras.model import entry
-from tfckpt.stored.keras_metadata.config import mapping, text, wire
-from tfckpt.stored.keras_metadata.layers import attributes
+from tfckpt.stored.formats.keras_config import mapping, text, wire
+from tfckpt.stored.formats.keras_layers import attributes
+from tfckpt.stored.formats.keras_objects import entry, fill, take_scale
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from tfckpt.stored.keras.hdf5 import H5Dataset, H5Group, Hdf5
+    from tfckpt.core.inventory import Inventory
+    from tfckpt.stored.formats.hdf5 import H5Dataset, H5Group, Hdf5
 
 _LAYERS, _VALUES, _INNER = "layer_names", "weight_names", "model_weights"
 _INNER_OPTIMIZER = "inner_optimizer"
@@ -68,23 +68,7 @@ class _H5Reader:
         if (state := self._file.root.groups.get(_STATE)) is not None:
             roots[names.OPTIMIZER] = self._optimizer(state)
         named = names.assign(roots, {names.MODEL})
-        canonical = {id(value.node): value.name for value in named.values}
-        own, deep = (
-            {
-                named.paths[id(node)]: tuple(Ordered(canonical[id(v)], path) for v, path in ordered)
-                for node, ordered in orders
-            }
-            for orders in (self._own, self._deep)
-        )
-        return Inventory(
-            self._path,
-            {value.name: entry(value) for value in named.values},
-            named.containers,
-            named.aliases,
-            named.optimizers,
-            own_orders=own,
-            deep_orders=deep,
-        )
+        return named.inventory(self._path, map(entry, named.values), self._own, self._deep)
 
     def _optimizer(self, group: H5Group) -> Node:
         config = mapping(self._json("training_config"), "optimizer_config")
@@ -93,9 +77,9 @@ class _H5Reader:
         label = snake_case(text(config, "class_name").rpartition(">")[2])  # tf_keras: `Custom>Adam`
         node = Node(NodeKind.OPTIMIZER, label=label)
         listed = self._listed(group)
-        values = optimizers.take_scale(node, [value for _, value in listed])
+        values = take_scale(node, [value for _, value in listed])
         names_of = [path for path, _ in listed][-len(values) :]
-        self._own.append((node, list(zip(optimizers.fill(node, values), names_of, strict=True))))
+        self._own.append((node, list(zip(fill(node, values), names_of, strict=True))))
         return node
 
     def _check_writer(self) -> None:

@@ -7,6 +7,11 @@ is checked once: it must be a plain tree of groups and of datasets of numbers or
 sizes match their shapes and whose bytes do not overlap. Any error of the HDF5 library becomes a
 `DamagedCheckpointError`.
 
+The library walks a heap, which holds strings of any length, object by object, by the size in each
+object's header; a size of zero, one flipped bit, makes it loop forever. Keras's attributes are in
+such heaps. So these are checked first, where their signature is in a part of the file that no
+dataset uses.
+
 HDF5 files written by Keras have no checksums: a flipped bit in a value cannot be detected.
 """
 
@@ -19,10 +24,9 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import CheckpointError, DamagedCheckpointError, UnsupportedCheckpointError
-from tfckpt.stored.keras.hdf5_heaps import broken_heap
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     import numpy as np
 
@@ -30,6 +34,11 @@ if TYPE_CHECKING:
     from tfckpt.stored.io.files import Handle
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
+
+_SIGNATURE = b"GCOL\x01\0\0\0"
+_HEAD = 16  # bytes in the header of a heap, and of an object in it
+_OBJECT = ((0, 2), (8, 16))  # where an object's header has its index and its size
+_CHUNK = 1 << 20
 
 MAX_OBJECTS = 1_000_000
 MAX_DEPTH = 200
@@ -98,19 +107,13 @@ class H5Group:
             todo.extend(group.groups.values())
 
 
-class FilePart(io.RawIOBase):
-    """A byte range of an open file, as a file.
+class OpenedFile(io.RawIOBase):
+    """An open file of a file system, as Python's files are."""
 
-    >>> from tfckpt.stored.io.files import LOCAL
-    >>> FilePart(LOCAL.open_read(__file__), 3, 2).read()
-    b'An'
-    """
-
-    def __init__(self, handle: Handle, offset: int = 0, size: int | None = None) -> None:
+    def __init__(self, handle: Handle) -> None:
         super().__init__()
         self._handle = handle
-        self._offset = offset
-        self._size = handle.size - offset if size is None else size
+        self._size = handle.size
         self._at = 0
 
     def readable(self) -> bool:
@@ -130,7 +133,7 @@ class FilePart(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer).cast("B")
         count = min(len(view), max(self._size - self._at, 0))
-        count = self._handle.readinto(self._offset + self._at, view[:count]) if count else 0
+        count = self._handle.readinto(self._at, view[:count]) if count else 0
         self._at += count
         return count
 
@@ -347,3 +350,61 @@ def attributes(file: Hdf5, group: H5Group, names: Mapping[str, str]) -> dict[str
     """The string attributes in ``names`` that the group has, by the caller's keys for them."""
     texts = {key: file.text(group, name) for key, name in names.items()}
     return {key: text for key, text in texts.items() if text is not None}
+
+
+def broken_heap(stream: io.RawIOBase, extents: Iterable[tuple[int, int, str]]) -> int | None:
+    """The offset of the first damaged heap, None if there is none.
+
+    ``extents`` are the sorted byte ranges of datasets, in which no heap is looked for.
+    """
+    size = stream.seek(0, 2)
+    for start, end in _gaps(extents, size):
+        for heap in _find(stream, start, end):
+            if not _whole(stream, heap, size):
+                return heap
+    return None
+
+
+def _gaps(extents: Iterable[tuple[int, int, str]], size: int) -> Iterator[tuple[int, int]]:
+    at = 0
+    for start, end, _ in extents:
+        if start > at:
+            yield at, start
+        at = max(at, end)
+    if at < size:
+        yield at, size
+
+
+def _find(stream: io.RawIOBase, start: int, end: int) -> Iterator[int]:
+    while start + len(_SIGNATURE) <= end:
+        block = _read(stream, start, min(_CHUNK, end - start))
+        at = block.find(_SIGNATURE)
+        while at != -1:
+            yield start + at
+            at = block.find(_SIGNATURE, at + 1)
+        if start + len(block) >= end or not block:
+            return
+        start += len(block) - len(_SIGNATURE) + 1
+
+
+def _whole(stream: io.RawIOBase, start: int, size: int) -> bool:
+    head = _read(stream, start, _HEAD)
+    length = int.from_bytes(head[8:], "little") if len(head) == _HEAD else 0
+    if not _HEAD <= length <= size - start:
+        return False
+    heap = _read(stream, start, length)
+    at = _HEAD
+    while at + _HEAD <= length:
+        index, length_of = (int.from_bytes(heap[at + a : at + b], "little") for a, b in _OBJECT)
+        if index == 0:  # free space, its own header included
+            return length_of == length - at
+        at += _HEAD + (length_of + 7) // 8 * 8
+    return at <= length
+
+
+def _read(stream: io.RawIOBase, start: int, length: int) -> bytes:
+    stream.seek(start)
+    content = bytearray()
+    while len(content) < length and (part := stream.read(length - len(content))):
+        content += part
+    return bytes(content)

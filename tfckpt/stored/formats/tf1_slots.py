@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.core.inventory import snake_case
 from tfckpt.core.optimizer_names import OPTIMIZERS, slot_name
-from tfckpt.stored.tf1.key_layers import DEEPEST
+from tfckpt.stored.formats.tf1_layers import DEEPEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

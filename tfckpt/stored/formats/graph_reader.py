@@ -24,53 +24,40 @@ from tfckpt.core import names
 from tfckpt.core.inventory import Role, weak_base
 from tfckpt.core.names import Node, NodeKind
 from tfckpt.core.optimizer_names import LOSS_SCALE, optimizer_value, promote_optimizer
-from tfckpt.stored.graphs import find_model
-from tfckpt.stored.graphs.graph_layers import (
+from tfckpt.stored.formats import roots as roots_of
+from tfckpt.stored.formats.graph_layers import (
     INNER,
     OPERATIONS,
     attribute_names,
     listed_names,
     sequence_names,
 )
-from tfckpt.stored.graphs.optimizer import OptimizerGraph, scale_values, wrapped
-from tfckpt.stored.keras_metadata.bookkeeping_lists import (
-    KERAS_API,
-    drop_configs,
-    metrics,
-    take_bookkeeping,
-)
-from tfckpt.stored.keras_metadata.config import wire
+from tfckpt.stored.formats.graph_optimizer import OptimizerGraph, scale_values, wrapped
+from tfckpt.stored.formats.keras_config import wire
+from tfckpt.stored.formats.keras_layers import KERAS_BASES
+from tfckpt.stored.io.messages import drop
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from tfckpt.core.inventory import Root
+    from tfckpt.stored.formats.saved_model import Metadata
     from tfckpt.stored.io.messages import Message
-    from tfckpt.stored.keras_metadata.saved_model import Metadata
 
 VARIABLE_VALUE = "VARIABLE_VALUE"
 ITERATOR = "ITERATOR"  # tensorflow/python/data/ops/iterator_ops.py
 
-# Names that Keras gives to layers without one: classes in snake case. The user's own classes come
-# from the live model. (Layers with weights of keras.layers and tf_keras.layers of 2.16 to 2.21.)
-KERAS_BASES = frozenset(
-    """
-    activation additive_attention attention batch_normalization bidirectional category_encoding
-    conv1d conv1d_transpose conv2d conv2d_transpose conv3d conv3d_transpose conv_lstm1d
-    conv_lstm2d conv_lstm3d conv_lstm_cell dense depthwise_conv1d depthwise_conv2d discretization
-    einsum_dense embedding functional group_normalization group_query_attention gru gru_cell
-    hashing integer_lookup layer_normalization locally_connected1d locally_connected2d lstm
-    lstm_cell model multi_head_attention normalization p_re_lu reversible_embedding
-    rms_normalization rnn separable_conv1d separable_conv2d sequential simple_rnn simple_rnn_cell
-    spectral_normalization stacked_rnn_cells string_lookup sync_batch_normalization
-    text_vectorization time_distributed
-    """.split()  # noqa: SIM905 (words read better than a list of them)
-)
 _LAYER_EDGE = re.compile(r"layer_with_weights-(\d+)")
 _OTHER_LAYER_EDGE = re.compile(r"layer-\d+")
 _TFCKPT = "_tfckpt"
 _V1_SCALED = {"base_optimizer", LOSS_SCALE}  # tf.compat.v1.mixed_precision
 _TRAINABLE = "_trainable_variables"
+# Bookkeeping that Keras writes into an object graph, which is not part of a variable's name. In a
+# SavedModel each Keras object has lists of all its variables and a child `keras_api` with the same
+# lists and the metrics (serialized_attributes.py in tf_keras's saving/legacy). TensorFlow 1.13 and
+# 1.14 stored each layer's configuration as a value (tensorflow/python/trackable/constants.py).
+KERAS_API, CONFIG, _METRICS = "keras_api", "OBJECT_CONFIG_JSON", "metrics"
+_LISTS = frozenset({KERAS_API, "variables", "trainable_variables", "regularization_losses"})
 
 
 class GraphReader:
@@ -104,8 +91,8 @@ class GraphReader:
         """First component → node, and which of them are Keras models."""
         children = dict(self.edges[0])
         children.pop(_TFCKPT, None)
-        components = find_model.components(self, children, live)
-        self.live_roots = find_model.live_roots(self, children, components, live or {})
+        components = roots_of.components(self, children, live)
+        self.live_roots = roots_of.live_roots(self, children, components, live or {})
         roots = {}
         root_component = components.pop("", None)
         if root_component is not None:
@@ -393,3 +380,26 @@ class GraphReader:
 
 def _is_layer_edge(edge: str) -> bool:
     return bool(_LAYER_EDGE.fullmatch(edge) or _OTHER_LAYER_EDGE.fullmatch(edge))
+
+
+def drop_configs(nodes: Iterable[Message]) -> None:
+    """Take the configurations of layers out of the nodes of a graph."""
+    for node in nodes:
+        drop(node.attributes, lambda value: value.name == CONFIG)
+
+
+def take_bookkeeping(edges: Sequence[dict[str, int]]) -> dict[int, dict[str, int]]:
+    """Remove Keras's lists from the edges of its objects; returns node → removed edges."""
+    return {
+        index: {edge: own.pop(edge) for edge in _LISTS & own.keys()}
+        for index, own in enumerate(edges)
+        if KERAS_API in own
+    }
+
+
+def metrics(
+    edges: Sequence[dict[str, int]], bookkeeping: Mapping[str, int]
+) -> Iterator[tuple[str, int]]:
+    """Index and node of each metric of a model."""
+    listed = edges[bookkeeping[KERAS_API]].get(_METRICS) if bookkeeping else None
+    yield from (edges[listed] if listed is not None else {}).items()

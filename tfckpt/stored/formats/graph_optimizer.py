@@ -28,7 +28,7 @@ from tfckpt.core.optimizer_names import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from tfckpt.stored.graphs.reader import GraphReader
+    from tfckpt.stored.formats.graph_reader import GraphReader
 
 _INNER = "inner_optimizer"
 _V1_STEP = "global_step"

@@ -1,0 +1,98 @@
+"""Opens a checkpoint of any supported format.
+
+The format is detected from file names and the first and last bytes of a file, never from a suffix.
+A name with an index file is a bundle, whatever other files share the name. A checkpoint of several
+files is opened by its prefix; the path of one of these files is refused, with the prefix.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from tfckpt.core.gc_pause import gc_paused
+from tfckpt.errors import CheckpointError, DamagedCheckpointError
+from tfckpt.stored.bundles.bundle import index_path
+from tfckpt.stored.bundles.keys import OBJECT_GRAPH
+from tfckpt.stored.bundles.table import looks_like_table
+from tfckpt.stored.formats.checkpoint import Opening, StoredCheckpoint
+from tfckpt.stored.formats.tensorflow import is_saved_model, open_bundle
+from tfckpt.stored.io.explain import SUFFIX, VARIABLES, shards_of
+from tfckpt.stored.io.files import LOCAL, Files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+
+    from tfckpt.core.inventory import Root
+
+__all__ = ["StoredCheckpoint", "open_checkpoint"]
+
+
+@gc_paused()
+def open_checkpoint(
+    path: str,
+    *,
+    roots: Mapping[str, Root] | None = None,
+    bases: Collection[str] = (),
+    files: Files = LOCAL,
+) -> StoredCheckpoint:
+    """Open a checkpoint and name its values."""
+    return _opener(path, files)(path, Opening(roots, bases, files))
+
+
+def refuse_absent(stored: StoredCheckpoint, keys: Iterable[str] = ()) -> None:
+    """Raise where a data file with one of these values, or with the names, is missing."""
+    for key in (*(() if stored.record else (OBJECT_GRAPH,)), *keys):
+        if error := stored.values.lost(key):
+            entries = stored.inventory.entries.values()
+            raise error.named({entry.key: entry.name for entry in entries} | {OBJECT_GRAPH: ""})
+
+
+_PEEK = 16
+KERAS_SUFFIXES = (".h5", ".hdf5", ".keras", ".weights.json")
+
+
+def _opener(path: str, files: Files) -> Callable[[str, Opening], StoredCheckpoint]:
+    """What opens the format of a path; that of bundles explains the problem if none matches."""
+    indexed = files.exists(index_path(path))
+    if indexed and not path.endswith(VARIABLES):
+        return open_bundle
+    if is_saved_model(path.removesuffix(VARIABLES) if indexed else path, files):
+        from tfckpt.stored.formats.saved_model import open_saved_model
+
+        return open_saved_model
+    if indexed or SUFFIX.search(path):
+        return open_bundle
+    content = _ends(path, files)
+    if content == (b"", b"") and path.endswith(KERAS_SUFFIXES):
+        hint = "The writer may have been interrupted; save or copy the file again."
+        raise DamagedCheckpointError("is an empty file", path=path, hint=hint)
+    content = content or _ends(next(iter(shards_of(path, files)), ""), files)
+    return open_bundle if content is None else _opener_of(*content)
+
+
+def _opener_of(head: bytes, tail: bytes) -> Callable[[str, Opening], StoredCheckpoint]:
+    # Imported on demand: all imports together take longer than opening a small checkpoint.
+    from tfckpt.stored.formats import hdf5, keras_files
+    from tfckpt.stored.formats.safetensors import looks_like_safetensors, open_safetensors
+    from tfckpt.stored.formats.saver_v1 import open_saver_v1
+
+    magics = {
+        hdf5.MAGIC: keras_files.open_hdf5,
+        keras_files.MAGIC: keras_files.open_archive,
+        b"{": keras_files.open_shards,
+    }
+    for magic, opener in magics.items():
+        if head.lstrip().startswith(magic):
+            return opener
+    if looks_like_safetensors(head):
+        return open_safetensors
+    return open_saver_v1 if looks_like_table(tail) else open_bundle
+
+
+def _ends(path: str, files: Files) -> tuple[bytes, bytes] | None:
+    """The first and last bytes of a file; None where no file can be read."""
+    suppress = contextlib.suppress(OSError, CheckpointError)
+    with suppress, contextlib.closing(files.open_read(path)) as handle:
+        return handle.pread(0, _PEEK), handle.pread(max(handle.size - _PEEK, 0), _PEEK)
+    return None

@@ -1,1 +1,0 @@
-"""Canonical names from TensorFlow's object graph, SavedModels included."""

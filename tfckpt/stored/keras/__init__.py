@@ -1,1 +1,0 @@
-"""Keras's own files: HDF5 files and `.keras` archives of them."""

@@ -1,1 +1,0 @@
-"""Checkpoints of TF1's ``Saver``, whose values are named from their keys."""
