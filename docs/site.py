@@ -8,8 +8,7 @@ from typing import Any
 
 from mkdocs.structure.files import File
 
-from tfckpt.cli.arguments.command_table import COMMANDS
-from tfckpt.cli.arguments.usage import usage
+from tfckpt.cli.parser import parsers
 
 PROJECT = Path(__file__).resolve().parents[1]
 SHOWN = {".py", ".ipynb"}
@@ -34,14 +33,9 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def _with_flags(markdown: str) -> str:
-    """With the usage and the flags of each command below its heading, as its help has them."""
-    for command in COMMANDS:
-        rows = "".join(
-            f"| `{f'--{flag.name} {flag.value}'.rstrip()}` | {flag.help} |\n"
-            for flag in command.all_flags
-        )
-        table = f"\n| flag | |\n|---|---|\n{rows}" if rows else ""
-        heading = f"\n## {command.name}\n"
-        below = f"{heading}\n```text\n{usage(command)}\n```\n{table}"
+    """With the help of each command below its heading."""
+    for name, command in parsers()[1].items():
+        heading = f"\n## {name}\n"
+        below = f"{heading}\n```text\n{command.format_help()}```\n"
         markdown = markdown.replace(heading, below, 1)
     return markdown

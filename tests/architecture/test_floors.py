@@ -50,9 +50,6 @@ FLOORS: list[set[str]] = [
     {"calls"},
     {"callbacks", "tools"},
     {"pages"},
-    {"cli/arguments"},
-    {"cli/output"},
-    {"cli/commands"},
     {"cli"},
     {"__main__"},
 ]
@@ -210,7 +207,7 @@ SPARED = {
     *("absl", "h5py", "keras", "pydantic", "rich", "tensorflow", "tf_keras", "yaml"),
 }
 STANDARD = {
-    *("argparse", "asyncio", "concurrent", "ctypes", "difflib", "email", "importlib.metadata"),
+    *("asyncio", "concurrent", "ctypes", "difflib", "email", "importlib.metadata"),
     *("logging", "random", "secrets", "shutil", "socket", "tempfile", "xml", "zipfile"),
 }
 SPARED_BY = {"inspect": SPARED | STANDARD | {"numpy"}, "verify": SPARED}

@@ -24,10 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-_COMMANDS = ("prune", "rewrite", "verify")
 PRELOAD = (
     *("tensorflow", "absl.flags", "tfckpt", "faults.commands"),
-    *(f"tfckpt.cli.commands.{name}" for name in _COMMANDS),
+    *("tfckpt.cli.commands", "tfckpt.tools.rewriting", "tfckpt.tools.verification"),
 )
 BEFORE_EACH_CALL = Fault(Mode.KILL_BEFORE, 0)
 COLUMNS = (

@@ -235,9 +235,11 @@ report run
 report run
 report run --html page.html --keep latest=1
 report run --html page.html --force
-report run/ckpt-3
+report run/ckpt-3 --values
+report run/ckpt-1 run/ckpt-2 --html diff.html
+report policy.yaml --model train_golden:build --html plan.html
+report run/ckpt-1 run/ckpt-2 --model train_golden:build
 report empty
-report run --values
 report run --keep latest
 report run --json
 report

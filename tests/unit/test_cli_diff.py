@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -172,15 +173,13 @@ def test_other_than_two_sides_is_misuse(arguments: tuple[str, ...]) -> None:
 def test_no_name_is_cut_in_80_columns(
     write: Callable[..., str], person: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from tfckpt.cli.output import tables
-
-    monkeypatch.setattr(tables, "is_terminal", lambda: person)
     monkeypatch.setenv("COLUMNS", "80")
     values = {f"net__block_{n}_up__kernel": RANDOM.normal(size=(640, 2, 1, 640)) for n in range(2)}
     write("a", **{n: v.astype("float32") for n, v in values.items()})
     write("b", **{n: v.astype("float64") for n, v in values.items()})
     monkeypatch.chdir(tmp_path)
-    out = run("diff", "a", "b", "--values").out
+    out = run("diff", "a", "b", "--values", terminal=person).out
+    out = re.sub(r"\x1b\[\d*m", "", out)
     assert max(map(len, out.splitlines())) <= 80
     for n in range(2):
         place = out.splitlines().index(f"net/block_{n}_up/kernel")

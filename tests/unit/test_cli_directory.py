@@ -319,12 +319,12 @@ def test_prune_waits_for_nobody(runs: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     ("rules", "says"),
     [
-        ([], "prune needs retention rules: --keep or --config"),
+        ([], "one of the arguments --keep --config is required"),
         (["--keep", "latst=1"], "latst"),
         (["--keep", "latest"], "is not a valid rule; use e.g. best=2,monitor=loss,mode=min"),
         (["--keep", "latest=0"], "latest"),
         (["--keep", "best=1"], "monitor"),
-        (["--keep", "latest=1", "--config", "c.yaml"], "use only one of them"),
+        (["--keep", "latest=1", "--config", "c.yaml"], "not allowed with argument --keep"),
         (
             ["--keep", "latest=1", "--checkpoint_name", "model"],
             "has no checkpoints named model; it has ckpt",

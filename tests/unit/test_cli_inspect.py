@@ -47,13 +47,8 @@ def test_subtrees_have_their_sums(prefix: str) -> None:
     assert ["model/block_0/kernel", "weight", "float32", "(3,", "4)", "48", "B"] in lines(ended.out)
 
 
-def test_at_a_terminal_blocks_that_are_alike_are_one(
-    prefix: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from tfckpt.cli.output import tables
-
-    monkeypatch.setattr(tables, "is_terminal", lambda: True)
-    found = lines(run("inspect", prefix).out)
+def test_at_a_terminal_blocks_that_are_alike_are_one(prefix: str) -> None:
+    found = lines(run("inspect", prefix, terminal=True).out)
     assert ["block_{0…2}/", "6", "values", "192", "B"] in found
     assert ["kernel", "weight", "float32", "(3,", "4)", "×3", "144", "B"] in found
 
@@ -103,13 +98,8 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize("person", [False, True])
-def test_no_number_is_too_large_or_too_small_for_statistics(
-    odd: str, person: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from tfckpt.cli.output import tables
-
-    monkeypatch.setattr(tables, "is_terminal", lambda: person)
-    ended = run("inspect", odd, "--values")
+def test_no_number_is_too_large_or_too_small_for_statistics(odd: str, person: bool) -> None:
+    ended = run("inspect", odd, "--values", terminal=person)
     assert (ended.status, ended.err) == (0, "")
     words = " ".join(ended.out.split())
     assert "model/great 1e+16 1e+16 1e+16 1.63 0%" in words
@@ -189,7 +179,7 @@ def test_strings_are_harmless_and_long_ones_cut(prefix: str) -> None:
         (["--name", "model/odd", "--slice", "0"], "`tfckpt convert PATH FILE.npz --include GLOB`"),
         (["--graph"], "--keys shows the path of each value"),
         (["--model", "train:build"], "`tfckpt plan PATH --model MODULE:CALLABLE` shows"),
-        (["--values", "--keys"], "are different views"),
+        (["--values", "--keys"], "--keys: not allowed with argument --values"),
     ],
 )
 def test_what_makes_no_sense_is_misuse(flags: list[str], says: str, prefix: str) -> None:
@@ -202,7 +192,7 @@ def test_what_makes_no_sense_is_misuse(flags: list[str], says: str, prefix: str)
 def test_more_than_a_program_should_read_as_json_is_refused(
     prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfckpt.cli.commands.inspect.MAX_ELEMENTS", 11)
+    monkeypatch.setattr("tfckpt.cli.inspect.MAX_ELEMENTS", 11)
     ended = run("inspect", prefix, "--name", "model/block_0/kernel", "--json")
     assert ended.status == 2
     assert "tfckpt convert PATH FILE.npz" in ended.err

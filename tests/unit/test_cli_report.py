@@ -1,4 +1,4 @@
-"""`tfckpt report`: the page of a run, into which file, and what a browser never does."""
+"""`tfckpt report`: pages, into which file, and what a browser never does."""
 
 from __future__ import annotations
 
@@ -67,20 +67,32 @@ def test_a_small_page_is_light(runs: Path, tmp_path: Path) -> None:
     assert len(page_of(tmp_path, runs).content.encode()) < 100_000
 
 
-@pytest.mark.parametrize("what", ["ckpt-1", "plan.json", "train.yaml", "model.keras"])
-def test_what_is_no_run_is_refused_with_what_to_use(what: str, runs: Path, tmp_path: Path) -> None:
-    if what != "ckpt-1":
-        (runs / what).write_text("{}")
+def test_a_checkpoint_a_difference_and_a_plan_are_pages_too(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = page_of(tmp_path, runs / "ckpt-1", "--values")
+    assert page.cell("model/hidden/bias", "max") == "4"
+    page = page_of(tmp_path, runs / "ckpt-1", runs / "ckpt-3", "--values")
+    assert page.cell("model/hidden/bias", "largest") == "8"  # 12 and 4
+    script = 'import keras\ndef build():\n    return keras.Sequential([keras.Input((4,)), keras.layers.Dense(1, name="x")])\n'
+    (tmp_path / "empty_model.py").write_text(script)
+    monkeypatch.syspath_prepend(tmp_path)
+    page = page_of(tmp_path, runs / "ckpt-1", "--model", "empty_model:build")
+    assert page.cell("model/hidden/bias", "status") == "UNEXPECTED"
+
+
+@pytest.mark.parametrize("what", ["plan.json", "train.yaml"])
+def test_what_is_no_checkpoint_is_refused(what: str, runs: Path, tmp_path: Path) -> None:
+    (runs / what).write_text("{}")
     ended = run("report", runs / what, "--html", tmp_path / "x.html")
     assert ended.status == 1
-    assert f"{runs / what}: is not the directory of a run" in ended.err
-    assert "`tfckpt inspect`, `tfckpt diff` and `tfckpt plan` print with --json" in ended.err
+    assert f"{runs / what}" in ended.err
     assert not (tmp_path / "x.html").exists()
 
 
-def test_what_python_returns_is_no_run(runs: Path, tmp_path: Path) -> None:
-    found: Any = tfckpt.inspect(runs / "ckpt-1")
-    with pytest.raises(tfckpt.UnsupportedCheckpointError, match="not the directory of a run"):
+def test_what_is_no_result_is_refused(tmp_path: Path) -> None:
+    found: Any = object()
+    with pytest.raises(tfckpt.UnsupportedCheckpointError, match="cannot be a page"):
         tfckpt.report_page(found, html=tmp_path / "page.html")
 
 
@@ -114,12 +126,11 @@ def test_open_shows_the_page(runs: Path, tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_misuse(runs: Path, tmp_path: Path) -> None:
     assert run("report", "--html", "x.html").status == 2
-    ended = run("report", runs / "ckpt-1", runs / "ckpt-2")
+    ended = run("report", runs / "ckpt-1", runs / "ckpt-2", runs / "ckpt-3")
     assert ended.status == 2
-    assert "`tfckpt diff A B --json` compares checkpoints" in ended.err
-    ended = run("report", runs, "--values")
+    assert "unexpected argument" in ended.err
+    ended = run("report", runs / "ckpt-1", runs / "ckpt-2", "--model", "a:b")
     assert ended.status == 2
-    assert "`tfckpt inspect PATH --values`" in ended.err
     assert run("report", runs, "--keep", "latest", "--html", tmp_path / "x.html").status == 2
     ended = run("report", tmp_path / "absent", "--html", tmp_path / "x.html")
     assert ended.status == 1

@@ -1,11 +1,12 @@
-"""What the page of `tfckpt report` says, against what was saved."""
+"""What the pages of `tfckpt report` say, against what was saved."""
 
 from __future__ import annotations
 
 import itertools
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from zoo.html_page import ParsedPage
@@ -15,8 +16,6 @@ import tfckpt
 from tfckpt.pages.run_page import run_page
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tfckpt.stored.inspection.listing import ListedCheckpoint
 
 
@@ -41,7 +40,6 @@ def test_a_run_says_what_is_best_kept_damaged_and_next() -> None:
     assert page.cell("ckpt-4", "val_loss") == "0.5"
     assert "4.0 MiB" in page.words()  # four times one
     assert "60 s" in page.words()  # between saves, median
-    assert "tfckpt inspect runs/a/ckpt-3 --values" in page.words()
 
 
 def test_a_run_of_checkpoints_that_nobody_recorded_is_shown_by_number() -> None:
@@ -65,9 +63,7 @@ def test_hostile_text_of_a_run_does_nothing() -> None:
         1,
         prefix=f"runs/{HOSTILE.replace('/', '')}-1",
         metrics={HOSTILE: 1.0},
-        metadata={HOSTILE: [HOSTILE]},
         problem=HOSTILE,
-        versions={HOSTILE: HOSTILE},
     )
     page = ParsedPage(run_page(HOSTILE, [checkpoint, saved(2)]))
     assert len(page.all("script")) == 1
@@ -124,6 +120,7 @@ def test_where_the_values_come_from_is_said(tmp_path: Path) -> None:
     run.save()
     words = parsed(*tfckpt.list_checkpoints(tmp_path / "run")).words()
     assert f"{zoo} by policy finetune" in words
+    words = page_about(tmp_path / "run", tmp_path, newest=True).words()
     positions = [words.index(one) for one in ("Where the values come from", "2 LOADED")]
     assert positions == sorted(positions)
 
@@ -143,6 +140,76 @@ def test_what_goes_with_the_next_save_does(tmp_path: Path) -> None:
     manager.save(step=4, metrics={"loss": 0.35})
     assert [row.number for row in tfckpt.list_checkpoints(tmp_path)] == [5, 4, 2]
     assert tfckpt.list_checkpoints(tmp_path)[0].next is None
+
+
+# --- a checkpoint, a difference, a plan
+
+
+def page_about(about: Any, tmp_path: Path, *, newest: bool = False, **more: Any) -> ParsedPage:
+    if newest:
+        about = tfckpt.list_checkpoints(about)[0].prefix
+    written = tfckpt.report_page(about, html=tmp_path / "page.html", force=True, **more)
+    return ParsedPage(Path(written).read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> tuple[str, str]:
+    """Two checkpoints, between which a bias has changed by a half and a value has gone."""
+    import tensorflow as tf
+
+    kernel, bias = tf.Variable([[1.0, 2.0], [3.0, float("nan")]]), tf.Variable([0.5, 1.0])
+    layer = tf.train.Checkpoint(kernel=kernel, bias=bias)
+    both = tfckpt.Checkpoint(model=tf.train.Checkpoint(one=layer, two=tf.Variable([1])))
+    first = both.write(tmp_path / "first")
+    bias.assign([0.5, 2.0])
+    return first, tfckpt.Checkpoint(model=tf.train.Checkpoint(one=layer)).write(tmp_path / "second")
+
+
+def test_a_checkpoint_is_a_page(two: tuple[str, str], tmp_path: Path) -> None:
+    page = page_about(two[0], tmp_path, values=True)
+    assert {*page.rows} >= {"model/one/kernel", "model/one/bias", "model/two"}
+    assert page.cell("model/one/kernel", "type") == "float32 (2, 2)"
+    assert page.cell("model/one/kernel", "max") == "3"
+    assert page.cell("model/one/kernel", "NaN/inf") == "1"
+    assert page.cell("model/one/bias", "mean") == "0.75"
+    assert page.cell("model/one/bias", "size") == "8 B"
+    assert "min" not in page_about(two[0], tmp_path).heads
+
+
+def test_a_difference_is_a_page(two: tuple[str, str], tmp_path: Path) -> None:
+    page = page_about(tfckpt.diff(*two, values=True), tmp_path)
+    assert page.cell("model/one/bias", "difference") == "value"
+    assert page.cell("model/one/bias", "elements that differ") == "1"
+    assert (page.cell("model/one/bias", "largest"), page.cell("model/one/bias", "relative")) == (
+        *("1", "0.5"),
+    )
+    assert page.cell("model/two", "difference") == "only a"
+    assert "nothing differs" in page_about(tfckpt.diff(two[0], two[0]), tmp_path).words()
+
+
+def test_a_plan_is_a_page(two: tuple[str, str], tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    kernel, bias = tf.Variable(tf.zeros((3, 2))), tf.Variable([0.0, 0.0])
+    layer = tf.train.Checkpoint(kernel=kernel, bias=bias)
+    plan = tfckpt.plan(two[1], model=tf.train.Checkpoint(one=layer))
+    page = page_about(plan, tmp_path)
+    assert "refused" in page.words()
+    assert page.cell("model/one/kernel", "status") == "MISMATCH"
+    assert page.cell("model/one/bias", "status") == "LOADED"
+
+
+def test_hostile_names_of_values_do_nothing(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    name = HOSTILE.replace("/", "")
+    path = tfckpt.Checkpoint(model=tf.train.Checkpoint(**{name: tf.Variable(1.0)})).write(
+        tmp_path / "x"
+    )
+    page = page_about(path, tmp_path)
+    assert len(page.all("script")) == 1
+    assert not [a for _, a in page.elements if any(name.startswith("on") for name in a)]
+    assert "\x1b" not in page.content
 
 
 # --- colors

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tfckpt.cli.main import main
-from tfckpt.cli.output.progress import amount_and_speed
+from tfckpt.cli.terminal import amount_and_speed
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -27,9 +27,16 @@ class Ended(NamedTuple):
     err: str
 
 
-def run(*arguments: object) -> Ended:
-    """Run a command as in a pipe."""
-    out, err = io.StringIO(), io.StringIO()
+class Terminal(io.StringIO):
+    """What is printed at one."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def run(*arguments: object, terminal: bool = False) -> Ended:
+    """Run a command as in a pipe, or with its output at a terminal."""
+    out, err = Terminal() if terminal else io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         status = main(["tfckpt", *map(str, arguments)])
     return Ended(status, out.getvalue(), err.getvalue())

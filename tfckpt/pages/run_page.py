@@ -5,14 +5,13 @@ from __future__ import annotations
 import datetime
 import itertools
 import math
-import shlex
 import statistics
-from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import quote
+from typing import TYPE_CHECKING
 
 from tfckpt.core.text import natural, one_line, printable, size
-from tfckpt.pages.curves import Panel, Point, curves
+from tfckpt.pages.pictures import Panel, Point, curves
 from tfckpt.pages.shell import counted, facts, number, render, text, title_of
+from tfckpt.pages.table import Cell, table, tag
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,16 +20,15 @@ if TYPE_CHECKING:
     from tfckpt.stored.inspection.listing import ListedCheckpoint
 
 _MAX_PANELS = 6
-# The states of a checkpoint: the color of each, and what it means.
-_STATES = {
-    "best": ("amber", "by the metric of the run"),
-    "kept": ("green", "a rule keeps it"),
-    "committed": ("blue", "complete"),
-    "goes next": ("grey", "deleted after one more save"),
-    "would be deleted": ("orange", "no rule keeps it"),
-    "foreign": ("violet", "written by other software"),
-    "uncommitted": ("teal", "by tfckpt, without its commit record"),
-    "damaged": ("red", "cannot be restored"),
+_HUES = {
+    "best": "amber",
+    "kept": "green",
+    "committed": "blue",
+    "goes next": "grey",
+    "would be deleted": "orange",
+    "foreign": "violet",
+    "uncommitted": "teal",
+    "damaged": "red",
 }
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
 
@@ -42,7 +40,7 @@ def run_page(directory: str, found: Sequence[ListedCheckpoint]) -> str:
     for before, one in itertools.pairwise(saved):
         if one.number is not None and one.time >= before.time:
             one.since = one.time - before.time
-    return render(title_of(directory), directory, _body(saved))
+    return render("Run", title_of(directory), directory, _body(saved))
 
 
 class _Saved:
@@ -57,7 +55,6 @@ class _Saved:
         self.when = f"{saved:%Y-%m-%d %H:%M:%S}"
         measured = head.metrics.items() if head else ()
         self.metrics = {name: value for name, value in measured if math.isfinite(value)}
-        self.metadata, self.versions = (head.metadata, head.versions) if head else ({}, {})
         self.lineage: tuple[Restored, ...] = head.lineage if head else ()
         self.run = head.run_first if head else None
         self.nbytes, self.best_by = listed.nbytes, listed.best_by
@@ -109,7 +106,12 @@ def _body(saved: Sequence[_Saved]) -> Iterator[str]:
             '<p class="quiet">With <code>--keep latest=3</code> or <code>--config FILE</code>, '
             "this page says which of them the rules keep, and which goes next.</p>"
         )
-    yield from _table([*reversed(numbered), *saved[len(numbered) :]])
+    best = [one.best_by for one in saved if one.best_by]
+    metrics = list(dict.fromkeys([*best, *(name for one in saved for name in one.metrics)]))[:8]
+    numbers = dict.fromkeys(["step", "epoch", *metrics, "size"], True)
+    heads = {"state": False, "notes": False, **numbers, "saved (UTC)": False}
+    shown = [*reversed(numbered), *saved[len(numbered) :]]
+    yield from table([(one.name, _cells(one, metrics)) for one in shown], heads, "checkpoints")
 
 
 def _facts(saved: Sequence[_Saved], numbered: Sequence[_Saved]) -> Iterator[tuple[str, str]]:
@@ -167,7 +169,7 @@ def _curves(saved: Sequence[_Saved]) -> Iterator[str]:
     yield curves(points, list(_panels(saved)), runs, "step" if by_step else "number")
     yield (
         '<p class="quiet">★ best · ● kept by a rule · ○ complete, dashed if it goes next · '
-        "× damaged. Click one, or press Enter on it, to see more.</p>"
+        "× damaged. A click on one leads to its row.</p>"
     )
 
 
@@ -203,120 +205,14 @@ def _panels(saved: Sequence[_Saved]) -> Iterator[Panel]:
         yield Panel("size", {"": sizes}, bars=True, unit=lambda nbytes: size(round(nbytes)))
 
 
-class _Cell(NamedTuple):
-    """A cell of the table: its HTML, and the number that it is sorted by, if it is one."""
-
-    html: str
-    order: float | None = None
-
-
-def _table(saved: Sequence[_Saved]) -> Iterator[str]:
-    best = [one.best_by for one in saved if one.best_by]
-    metrics = list(dict.fromkeys([*best, *(name for one in saved for name in one.metrics)]))[:8]
-    numbers = ["step", "epoch", *metrics, "size"]
-    heads = ["state", "notes", *numbers, "saved (UTC)"]
-    table = [_cells(one, metrics) for one in saved]
-    filled = [any(cell.html for cell in column) for column in zip(*table, strict=True)]
-    yield '<section class="values">'
-    yield from _filters(saved)
-    yield (
-        '<div class="tools"><input type="search" autocomplete="off" '
-        'aria-label="search checkpoints" placeholder="search: name, state, …">'
-        '<select aria-label="sort by"></select><output aria-live="polite"></output></div>'
-        '<div class="scroll" tabindex="0" role="region" aria-label="table of checkpoints">'
-        '<table><thead><tr><th scope="col">name</th>'
-    )
-    for head in itertools.compress(heads, filled):
-        kind = ' class="number"' if head in numbers else ""
-        yield f'<th scope="col"{kind}>{text(head)}</th>'
-    yield "</tr></thead><tbody>"
-    for one, cells in zip(saved, table, strict=True):
-        name = text(one.name)
-        yield f'<tr id="{name}" data-state="{text(one.state)}"><th scope="row">'
-        yield f'<a href="#{quote(one.name)}">{name}</a></th>'
-        for head, cell in itertools.compress(zip(heads, cells, strict=True), filled):
-            kind = f' class="number" data-label="{text(head)}"' if head in numbers else ""
-            order = "" if cell.order is None else f' data-order="{cell.order!r}"'
-            yield f"<td{kind}{order}>{cell.html}</td>"
-        yield f'</tr><tr class="detail"><td colspan="{1 + sum(filled)}">'
-        yield from _article(one)
-        yield "</td></tr>"
-    yield '</tbody></table></div><button type="button" class="more" hidden></button></section>'
-
-
-def _filters(saved: Sequence[_Saved]) -> Iterator[str]:
-    shown = [state for state in _STATES if any(one.state == state for one in saved)]
-    if len(shown) < 2:
-        return
-    yield '<div class="filters" role="group" aria-label="show only">'
-    for state in shown:
-        hue, meaning = _STATES[state]
-        sizes = [one.nbytes for one in saved if one.state == state]
-        yield (
-            f'<button type="button" aria-pressed="false" data-state="{state}"><i class="{hue}"></i>'
-            f"<span><b>{state}</b> {len(sizes):,} · {size(sum(sizes))}</span>"
-            f"<small>{meaning}</small></button>"
-        )
-    yield "</div>"
-
-
-def _cells(one: _Saved, metrics: Sequence[str]) -> list[_Cell]:
-    counts = [_Cell("" if n is None else f"{n:,}", n) for n in (one.step, one.epoch)]
+def _cells(one: _Saved, metrics: Sequence[str]) -> list[Cell]:
+    counts = [Cell("" if n is None else f"{n:,}", n) for n in (one.step, one.epoch)]
     measured = [one.metrics.get(name) for name in metrics]
     return [
-        _Cell(_tag(one)),
-        _Cell(text("; ".join(one.notes))),
+        tag(one.state, _HUES[one.state]),
+        Cell(text("; ".join(one.notes))),
         *counts,
-        *(_Cell(number(value, 4), value) for value in measured),
-        _Cell(size(one.nbytes), one.nbytes),
-        _Cell(" ".join(f"<span>{part}</span>" for part in one.when.split())),
+        *(Cell(number(value, 4), value) for value in measured),
+        Cell(size(one.nbytes), one.nbytes),
+        Cell(" ".join(f"<span>{part}</span>" for part in one.when.split())),
     ]
-
-
-def _tag(one: _Saved) -> str:
-    """The state on its color."""
-    return f'<b class="{_STATES[one.state][0]}">{one.state}</b>'
-
-
-def _article(one: _Saved) -> Iterator[str]:
-    """What is known about a checkpoint."""
-    yield f"<article><h3>{text(one.name)} {_tag(one)}</h3>"
-    yield from (f"<p>{text(note)}</p>" for note in one.notes)
-    programs = {"tensorflow": "TensorFlow", "keras": "Keras"}
-    yield facts(
-        [
-            ("saved", f"{one.when} UTC"),
-            ("step", "" if one.step is None else f"{one.step:,}"),
-            ("epoch", "" if one.epoch is None else f"{one.epoch:,}"),
-            ("size", size(one.nbytes)),
-            *((name, number(value, 6)) for name, value in one.metrics.items()),
-            *((n, v if isinstance(v, str) else repr(v)) for n, v in one.metadata.items()),
-            *((programs.get(name, name), version) for name, version in one.versions.items()),
-        ]
-    )
-    yield from _lineage(one.lineage)
-    yield '<p class="quiet">All of its values:</p>'
-    command = f"tfckpt inspect {shlex.quote(one.path)} --values"
-    yield f'<code class="copied command">{text(command)}</code></article>'
-
-
-def _lineage(restores: Sequence[Restored]) -> Iterator[str]:
-    """Which checkpoints the values come from, by which policies."""
-    if not restores:
-        return
-    yield '<h3>Where the values come from</h3><ol class="list">'
-    for restored in restores:
-        for source in restored.sources:
-            averaged = "".join(
-                f"<br>{number(share.weight)} of <code>{text(share.path)}</code>"
-                for share in source.average
-            )
-            yield (
-                f"<li><code>{text(source.path)}</code> by policy <code>"
-                f"{text(source.policy)}</code> <small>(SHA-256 of the checkpoint "
-                f"{text(source.sha256[:12])}…, of the policy "
-                f"{text(source.policy_sha256[:12])}…)</small>{averaged}</li>"
-            )
-        counts = ", ".join(f"{n:,} {word}" for word, n in restored.counts.items())
-        yield f'<li class="quiet">{text(counts)}</li>' if counts else ""
-    yield "</ol>"

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-def render(title: str, path: str, body: Iterable[str]) -> str:
+def render(kind: str, title: str, path: str, body: Iterable[str]) -> str:
     """The HTML of a page; ``path`` is the full path that the title is the end of."""
     style, script = _asset("page.css"), _asset("page.js")
     return Template(_asset("page.html")).substitute(
+        kind=text(kind),
         title=text(title),
         path=text(path),
         body="\n".join(filter(None, body)),

@@ -1,4 +1,4 @@
-"""What the tools return, as text: what `print` and a notebook show of it."""
+"""What the tools return, as rows and as text: for the terminal, `print` and a notebook."""
 
 from __future__ import annotations
 
@@ -20,40 +20,71 @@ if TYPE_CHECKING:
     from tfckpt.tools.differences import Difference
     from tfckpt.tools.inspection import Inspection
 
+_UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
 
 def listing_text(found: Sequence[ListedCheckpoint]) -> str:
     """The checkpoints of a directory, and what retention rules decide about them."""
     metrics = list(dict.fromkeys(name for one in found if one.head for name in one.head.metrics))
-    title = ("checkpoint", "step", "saved (UTC)", "size", "state", *metrics, "notes")
-    lines = [_listed(one, metrics) for one in found]
+    title, lines = listing_rows(found, metrics)
     return "\n".join(shortened(title, lines, 1, 3, *range(5, 5 + len(metrics))))
 
 
-def _listed(one: ListedCheckpoint, metrics: Sequence[str]) -> tuple[str, ...]:
-    head = one.head
-    saved = datetime.fromtimestamp(one.time, timezone.utc)
-    numbers = (head.metrics.get(name) if head else None for name in metrics)
-    return (
-        os.path.split(one.prefix)[1],
-        "" if head is None or head.step is None else f"{head.step:,}",
-        f"{saved:%Y-%m-%d %H:%M:%S}",
-        size(one.nbytes),
-        one.state,
-        *("" if number is None else f"{number:g}" for number in numbers),
-        ", ".join(_notes(one)),
-    )
+def listing_rows(
+    found: Sequence[ListedCheckpoint], metrics: Sequence[str], now: float | None = None
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """The title and a row for each; with ``now``, its age in place of the time of the save."""
+    when = "saved (UTC)" if now is None else "age"
+    rows = [
+        (
+            os.path.split(one.prefix)[1],
+            "" if one.head is None or one.head.step is None else f"{one.head.step:,}",
+            _saved(one.time) if now is None else age(now - one.time),
+            size(one.nbytes),
+            one.state,
+            *(metric(one, name) for name in metrics),
+            ", ".join(_notes(one, metrics)),
+        )
+        for one in found
+    ]
+    return ("checkpoint", "step", when, "size", "state", *metrics, "notes"), rows
 
 
-def _notes(one: ListedCheckpoint) -> Iterator[str]:
+def metric(one: ListedCheckpoint, name: str) -> str:
+    number = one.head.metrics.get(name) if one.head is not None else None
+    return "" if number is None else f"{number:g}"
+
+
+def _saved(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%d %H:%M:%S}"
+
+
+def age(seconds: float) -> str:
+    """A time span in the largest unit of which it has at least two.
+
+    >>> age(1), age(3600), age(90000), age(3e6)
+    ('1 s', '60 min', '25 h', '34 d')
+    """
+    for length, unit in _UNITS:
+        if seconds >= 2 * length:
+            return f"{int(seconds // length)} {unit}"
+    return f"{max(int(seconds), 0)} s"
+
+
+def _notes(one: ListedCheckpoint, shown: Sequence[str]) -> Iterator[str]:
+    """What there is to say, and the metrics that have no column."""
     if one.problem:
-        yield one_line(one.problem)
+        yield one_line(one.problem.replace(f"{os.path.split(one.prefix)[0]}/", ""))
     if one.best_by:
         yield f"the best by {one.best_by}"
     if one.delete:
         yield "no rule keeps it: would be deleted"
-    yield from one.kept or ()
-    if one.head is not None and one.head.finite is False:
-        yield "has NaN or infinite values"
+    else:
+        yield from one.kept or ()
+    if one.head is not None:
+        yield from (f"{name} {metric(one, name)}" for name in one.head.metrics if name not in shown)
+        if one.head.finite is False:
+            yield "has NaN or infinite values"
 
 
 def inspection_text(found: Inspection) -> str:
@@ -87,11 +118,15 @@ def _inspection(found: Inspection) -> Iterator[str]:
 def _measured(one: Statistics | CheckpointError | None) -> tuple[str, ...]:
     if isinstance(one, CheckpointError):
         return (one_line(str(one)), "", "", "", "")
+    return (*moments(one), f"{one.nonfinite:,}" if one and one.nonfinite else "")
+
+
+def moments(one: Statistics | None) -> tuple[str, ...]:
+    """The least and the greatest element, the mean and the standard deviation."""
     if one is None:
-        return ("",) * 5
-    moments = (one.least, one.greatest, one.mean, one.std)
-    numbers = ("" if number is None else f"{number:.3g}" for number in moments)
-    return (*numbers, f"{one.nonfinite:,}" if one.nonfinite else "")
+        return ("",) * 4
+    numbers = (one.least, one.greatest, one.mean, one.std)
+    return tuple("" if number is None else f"{number:.3g}" for number in numbers)
 
 
 def comparison_text(found: ComparedCheckpoints) -> str:
@@ -103,24 +138,40 @@ def comparison_text(found: ComparedCheckpoints) -> str:
     if found.same:
         return "\n".join(about)
     distances = found.distances or {}
-    pairs = [(one, _distance(one, distances)) for one in found.differences]
+    pairs = [(one, distance_of(one, distances)) for one in found.differences]
     pairs.sort(key=lambda pair: -((pair[1] and pair[1].relative) or 0.0))
     lines = [_difference(one, distance) for one, distance in pairs]
     title = ("value", "difference", "type", "differ", "largest", "relative")
     return "\n".join([*about, "", *shortened(title, lines, 3, 4, 5)])
 
 
-def _distance(one: Difference, distances: Mapping[tuple[str, str], Distance]) -> Distance | None:
+def distance_of(one: Difference, distances: Mapping[tuple[str, str], Distance]) -> Distance | None:
+    """How far apart both sides are; None where one has no such value, or no numbers were read."""
     return distances.get((one.a.name, one.b.name)) if one.a and one.b else None
 
 
 def _difference(one: Difference, distance: Distance | None) -> tuple[str, ...]:
-    sides = [entry for entry in (one.a, one.b) if entry is not None]
-    names = " → ".join(dict.fromkeys(entry.name for entry in sides))
-    types = " → ".join(dict.fromkeys(map(signature, sides)))
-    kind = one.kind.value.replace("_", " ")
+    return both_names(one), one.kind.value.replace("_", " "), both_types(one), *how_far(distance)
+
+
+def both_names(one: Difference) -> str:
+    """Both names, where they differ."""
+    both = [printable(entry.name) for entry in (one.a, one.b) if entry is not None]
+    return " → ".join(dict.fromkeys(both))
+
+
+def both_types(one: Difference) -> str:
+    """The types and shapes of both sides; an equal shape only once."""
+    if one.a and one.b and one.a.shape == one.b.shape and one.a.dtype != one.b.dtype:
+        return f"{one.a.dtype} → {signature(one.b)}"
+    both = [signature(entry) for entry in (one.a, one.b) if entry is not None]
+    return " → ".join(dict.fromkeys(both))
+
+
+def how_far(distance: Distance | None) -> tuple[str, str, str]:
+    """How many elements differ, by how much at most, and relative to the largest."""
     if distance is None:
-        return (names, kind, types, "", "", "")
-    measured = (distance.largest, distance.relative)
-    numbers = ("" if number is None else f"{number:.3g}" for number in measured)
-    return (names, kind, types, f"{distance.count:,}", *numbers)
+        return ("", "", "")
+    numbers = (distance.largest, distance.relative)
+    largest, relative = ("" if number is None else f"{number:.3g}" for number in numbers)
+    return f"{distance.count:,}", largest, relative

@@ -1,36 +1,55 @@
-"""`tfckpt inspect`: show the contents of a checkpoint; does not import TensorFlow."""
+"""What `tfckpt inspect` and `tfckpt diff` print of values; without --model, not by TensorFlow."""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.cli.arguments.command import UsageError
-from tfckpt.cli.arguments.json_document import show_json
-from tfckpt.cli.output.progress import progress
+from tfckpt.cli.terminal import (
+    UsageError,
+    columns,
+    is_terminal,
+    print_rejected,
+    progress,
+    show,
+    show_json,
+)
 from tfckpt.core.gc_pause import gc_paused
 from tfckpt.core.name_tree import ordered, rows, tree
-from tfckpt.core.tables import tree_line
-from tfckpt.core.text import WIDTH, one_line, printable, signature, size
+from tfckpt.core.tables import plain, tree_line
+from tfckpt.core.text import WIDTH, collapse, one_line, printable, signature, size
 from tfckpt.errors import CheckpointError
 from tfckpt.stored.formats.checkpoint import KINDS
 from tfckpt.tools.find_checkpoint import find
 from tfckpt.tools.inspection import inspect_open
+from tfckpt.tools.result_texts import both_names, both_types, distance_of, how_far, moments
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from argparse import Namespace
+    from collections.abc import Iterator, Mapping
 
     import numpy as np
 
-    from tfckpt.cli.arguments.command import Arguments
     from tfckpt.core.inventory import Entry, Restored
     from tfckpt.stored.formats.checkpoint import StoredCheckpoint
-    from tfckpt.stored.inspection.statistics import Statistics
+    from tfckpt.stored.inspection.statistics import Distance, Statistics
+    from tfckpt.tools.comparison import ComparedCheckpoints
+    from tfckpt.tools.differences import Difference
     from tfckpt.tools.inspection import Inspection
 
+_LINES = 40
+_TITLES = {
+    "only_a": "only in a",
+    "only_b": "only in b",
+    "shape": "different shape",
+    "dtype": "different type",
+    "moved": "moved",
+    "value": "different value",
+}
 _INDENT = "  "
-_VIEWS = ("name", "values", "keys")
 # The largest value that --json prints; larger ones are not for JSON.
 MAX_ELEMENTS = 100_000
 _MAX_TEXT = 200
@@ -38,41 +57,30 @@ _BARS = " ▁▂▃▄▅▆▇█"
 _TITLE = ("value", "min", "max", "mean", "std", "zeros", "NaN/inf", "histogram")
 
 
-def run(arguments: Arguments) -> int:
+def inspect(arguments: Namespace) -> int:
     """Show a checkpoint; returns 1 if part of it, or a newer one beside it, is unreadable."""
-    path = arguments.single("the path of a checkpoint or a directory of them")
-    modes = [mode for mode in _VIEWS if arguments.flags[mode]]
-    if len(modes) > 1:
-        raise UsageError(f"--{modes[0]} and --{modes[1]} are different views; use only one of them")
-    found = find(path)
+    found = find(arguments.PATH)
     with found.checkpoint as checkpoint:
-        shown = inspect_open(found, values=arguments.switch("values"), progress=progress)
-        if arguments.json:
-            show_json(shown.to_json() | _view_document(arguments, checkpoint))
-        else:
+        shown = inspect_open(found, values=arguments.values, progress=progress)
+        if not arguments.json:
             _print(arguments, shown, checkpoint)
+        elif arguments.name is None:
+            show_json(shown.to_json())
+        else:
+            show_json(shown.to_json() | {"data": data_document(checkpoint, arguments.name)})
     read = not any(isinstance(one, CheckpointError) for one in (shown.statistics or {}).values())
     return 0 if read and not shown.rejected and not shown.missing_files else 1
 
 
-def _view_document(arguments: Arguments, checkpoint: StoredCheckpoint) -> dict[str, Any]:
-    """What the selected view adds to the JSON document."""
-    if (selector := arguments.text("name")) is not None:
-        return {"data": data_document(checkpoint, selector)}
-    return {}
-
-
-def _print(arguments: Arguments, shown: Inspection, checkpoint: StoredCheckpoint) -> None:
+def _print(arguments: Namespace, shown: Inspection, checkpoint: StoredCheckpoint) -> None:
     """Print the selected view."""
-    if (selector := arguments.text("name")) is not None:
-        show_data(checkpoint, selector)
+    if arguments.name is not None:
+        show_data(checkpoint, arguments.name)
         return
     _head(shown)
-    if arguments.switch("values"):
+    if arguments.values:
         show_statistics(shown)
-    elif arguments.switch("keys"):
-        from tfckpt.cli.output.tables import show
-
+    elif arguments.keys:
         entries = ordered(checkpoint.inventory.entries.values())
         show(("name", "key"), [(entry.name, entry.key) for entry in entries])
     else:
@@ -138,8 +146,6 @@ def _lineage(restored: Restored) -> Iterator[str]:
 
 @gc_paused()
 def _tree(shown: Inspection) -> None:
-    from tfckpt.cli.output.tables import is_terminal, show
-
     root = tree(shown.inventory.entries.values())
     terminal = is_terminal()
     body = [tree_line(row, indented=terminal) for row in rows(root, fold=terminal)]
@@ -152,8 +158,6 @@ def _tree(shown: Inspection) -> None:
 
 def show_statistics(inspection: Inspection) -> bool:
     """Print a table; returns whether every value could be read."""
-    from tfckpt.cli.output.tables import show
-
     rows, errors = [], []
     for name, result in (inspection.statistics or {}).items():
         if isinstance(result, CheckpointError):
@@ -171,12 +175,10 @@ def show_statistics(inspection: Inspection) -> bool:
 def _cells(entry: Entry, result: Statistics | None) -> tuple[str, ...]:
     if result is None:
         return (*[""] * 6, entry.dtype)
-    moments = (result.least, result.greatest, result.mean, result.std)
-    numbers = ("" if value is None else f"{value:.3g}" for value in moments)
     finite = result.count - result.nonfinite
     zeros = f"{result.zeros / finite:.0%}" if finite else ""
     nonfinite = f"{result.nonfinite:,}" if result.nonfinite else ""
-    return (*numbers, zeros, nonfinite, bars(result.histogram))
+    return (*moments(result), zeros, nonfinite, bars(result.histogram))
 
 
 def bars(histogram: tuple[int, ...]) -> str:
@@ -258,3 +260,81 @@ def _data(checkpoint: StoredCheckpoint, selector: str) -> Iterator[tuple[Entry, 
         raise UsageError(f"--name {selector!r} matches no value{hint and f'; {hint}'}")
     for entry in entries:
         yield entry, None if entry.shape is None else checkpoint.values.read(entry.key)
+
+
+def diff(arguments: Namespace) -> int:
+    """Print the differences; returns 1 if there are any."""
+    from tfckpt.tools.comparison import diff as compare
+
+    a, b, values = arguments.A, arguments.B, arguments.values
+    if (b is None) == (arguments.model is None):
+        raise UsageError("expected two checkpoints or directories of them, or one and --model")
+    if b is not None:
+        found = compare(a, b, values=values, progress=progress)
+    else:
+        found = _with_model(a, arguments.model, values=values)
+    print_rejected(found.rejected, found.a, found.b)
+    if arguments.json:
+        show_json(found.to_json())
+    else:
+        _print_differences(found)
+    return 0 if found.same else 1
+
+
+def _with_model(path: str, target: str, *, values: bool) -> ComparedCheckpoints:
+    with contextlib.redirect_stdout(sys.stderr):
+        from tfckpt.cli.plan import load_objects
+        from tfckpt.live.private.tensorflow import Trackable
+        from tfckpt.tools.comparison import diff as compare
+
+        objects = load_objects(target)
+        if not all(isinstance(one, Trackable | list | tuple | dict) for one in objects.values()):
+            raise UsageError(
+                f"--model {target} must return the model, or a dict of objects by name"
+            )
+        return dataclasses.replace(
+            compare(path, objects, values=values, progress=progress), b=target
+        )
+
+
+def _print_differences(found: ComparedCheckpoints) -> None:
+    print(f"a: {printable(found.a)}\nb: {printable(found.b)}\n")
+    groups: dict[str, list[Difference]] = {}
+    for change in found.differences:
+        groups.setdefault(change.kind.value, []).append(change)
+    names = [entry.name for entry in ordered(change.entry for change in found.differences)]
+    positions = {name: index for index, name in enumerate(names)}
+    for group in groups.values():
+        group.sort(key=lambda difference: positions[difference.entry.name])
+    sums = [(_TITLES[kind], f"{len(ones):,}", size(_nbytes(ones))) for kind, ones in groups.items()]
+    same = (("equal", found.equal), ("not compared", found.not_compared))
+    sums.extend((title, f"{count:,}", "") for title, count in same if count)
+    show(("", "values", "size"), sums, 1, 2)
+    for kind, ones in groups.items():
+        print(f"\n{_TITLES[kind]}")
+        if kind in ("value", "dtype") and found.distances is not None:
+            _print_distances(ones, found.distances)
+            continue
+        rows = list(_collapsed(ones))
+        print("\n".join(plain(rows[:_LINES], width=columns())))
+        if len(rows) > _LINES:
+            print(f"  … and {len(rows) - _LINES:,} more lines (--json shows all)")
+
+
+def _nbytes(ones: list[Difference]) -> int:
+    return sum(one.entry.nbytes for one in ones)
+
+
+def _collapsed(ones: list[Difference]) -> Iterator[tuple[str, str]]:
+    texts = (f"{both_names(one)}\n{both_types(one)}" for one in ones)
+    for block in collapse(texts):
+        name, types = block.text.split("\n")
+        times = f"  ×{block.count}" if block.count > 1 else ""
+        yield f"  {name}", f"{types}{times}"
+
+
+def _print_distances(ones: list[Difference], distances: Mapping[tuple[str, str], Distance]) -> None:
+    rows = [
+        (both_names(one), both_types(one), *how_far(distance_of(one, distances))) for one in ones
+    ]
+    show(("value", "type", "differ", "largest", "relative"), rows, 2, 3, 4)

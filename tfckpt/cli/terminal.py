@@ -1,19 +1,80 @@
-"""What goes to standard error: a progress bar at a terminal, and what was passed over and why."""
+"""What a command prints: tables, one JSON document, a progress bar, and why it was called wrongly.
+
+Results go to standard output, all else to standard error. At a terminal, a table is as wide as the
+window and its heading is bold; rich is imported only there.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
+import math
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tfckpt.core.text import printable, size
+from tfckpt.core.tables import plain
+from tfckpt.core.text import WIDTH, printable, size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     Advance = Callable[[int, int], None]
 
 _WARM_UP = 1.0  # seconds; a speed measured earlier is that of a cache
+
+
+class UsageError(Exception):
+    """The command line is wrong; only the message is shown, and whose help says more."""
+
+    def __init__(self, message: str, command: str = "") -> None:
+        super().__init__(message)
+        self.command = command
+
+
+def show_json(document: dict[str, Any]) -> None:
+    """Print a document; NaN and infinities, which JSON cannot express, become null."""
+    print(json.dumps(_plain(document), indent=2))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def is_terminal() -> bool:
+    """Whether standard output is a terminal."""
+    return sys.stdout.isatty()
+
+
+def columns() -> int:
+    """The width of a line: that of the window, or 80 in a pipe."""
+    if not is_terminal():
+        return WIDTH
+    import shutil
+
+    return shutil.get_terminal_size().columns
+
+
+def show(
+    title: Sequence[str], rows: Sequence[Sequence[str]], *right: int, wraps: bool = False
+) -> None:
+    """Print a table whose first column is a name, with columns ``right`` right-aligned.
+
+    ``wraps``: the last column is text that may take several lines.
+    """
+    head, *lines = plain([title, *rows], *right, wraps=wraps, width=columns())
+    if is_terminal():
+        from rich.console import Console
+        from rich.text import Text
+
+        Console(highlight=False, soft_wrap=True).print(Text(head, style="bold"))
+    else:
+        print(head)
+    if lines:
+        print("\n".join(lines))
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""`tfckpt plan`: show what a restore would do to a model that a script builds.
+"""``--model MODULE:CALLABLE``, and what `tfckpt plan` shows of a restore into that model.
 
 The user's own code builds the objects. What it prints goes to standard error, so that ``--json``
 stays valid JSON.
@@ -8,21 +8,30 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib
+import importlib.util
 import json
+import operator
 import os
 import sys
+import tempfile
+import traceback
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from absl import flags
+
 import tfckpt
-from tfckpt.cli.arguments.command import Arguments, UsageError
-from tfckpt.cli.arguments.load_model import load_objects
+from tfckpt.cli.terminal import UsageError, is_terminal
 from tfckpt.core.text import printable
+from tfckpt.errors import NotInstalledError
 from tfckpt.planning import Severity
 from tfckpt.policy.load import CONFIGS
 from tfckpt.policy.messages import short
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from argparse import Namespace
+    from collections.abc import Iterator
 
 _STYLES = {
     Severity.ERROR: "bold red",
@@ -32,27 +41,25 @@ _STYLES = {
 }
 
 
-def run(arguments: Arguments) -> int:
+def plan(arguments: Namespace) -> int:
     """Print a plan; returns 1 if it is refused, unless --write has written a policy for it."""
-    source = arguments.single("a config, a checkpoint or a directory")
-    if (target := arguments.text("model")) is None:
-        raise UsageError("plan needs --model MODULE:CALLABLE, which returns the model")
-    if (file := arguments.text("write")) is not None and source.endswith(CONFIGS):
+    source, file, lock = arguments.CONFIG, arguments.write, arguments.lock
+    if file is not None and source.endswith(CONFIGS):
         raise UsageError(f"--write needs a checkpoint, not a config: add the lines to {source}")
     written = False
     with contextlib.redirect_stdout(sys.stderr):
-        plan = plan_for(source, target)
-        if (lock := arguments.text("lock")) is not None:
-            plan = dataclasses.replace(plan, drift=())  # an older lock is replaced
-            if plan.ok:
-                print(_write_lock(plan, lock))
+        made = plan_for(source, arguments.model)
+        if lock is not None:
+            made = dataclasses.replace(made, drift=())  # an older lock is replaced
+            if made.ok:
+                print(_write_lock(made, lock))
         if file is not None:
-            written = _write_config(file, source, plan)
+            written = _write_config(file, source, made)
     if arguments.json:
-        print(json.dumps(plan.to_json(), indent=2))
+        print(json.dumps(made.to_json(), indent=2))
     else:
-        _print(plan)
-    return 0 if plan.ok or written else 1
+        _print(made)
+    return 0 if made.ok or written else 1
 
 
 def plan_for(source: str, target: str) -> tfckpt.Plan:
@@ -127,9 +134,7 @@ def _untrackable(objects: Mapping[str, Any]) -> list[str]:
 
 
 def _print(plan: tfckpt.Plan) -> None:
-    from tfckpt.cli.output import tables
-
-    if not tables.is_terminal():
+    if not is_terminal():
         print(plan)
         return
     from rich.console import Console
@@ -146,3 +151,55 @@ def _print(plan: tfckpt.Plan) -> None:
         console.print(text)
     if plan.suggestion is not None:
         console.print(Text(f"\n{plan.suggestion}"))
+
+
+def load_objects(target: str) -> dict[str, Any]:
+    """The objects that the callable returns, by keyword; a single object is ``model``."""
+    module, colon, name = target.partition(":")
+    if not (module and colon and name):
+        raise UsageError(f"--model {target!r} is not MODULE:CALLABLE, e.g. train:build_model")
+    if "" not in sys.path:
+        sys.path.insert(
+            0, ""
+        )  # like `python -m`: makes a script in the working directory importable
+    try:
+        if module not in sys.modules and importlib.util.find_spec(module) is not None:
+            with _muted_import():
+                importlib.import_module("tfckpt.live.private.tensorflow")
+        imported: Any = importlib.import_module(module)
+        if not flags.FLAGS.is_parsed():
+            flags.FLAGS.mark_as_parsed()  # flags of the training script have their defaults
+        built = operator.attrgetter(name)(imported)()
+    except NotInstalledError:
+        raise
+    except Exception as error:
+        if not _is_absent(error, module, name):
+            traceback.print_exc()
+        raise UsageError(f"--model {target}: {type(error).__name__}: {error}") from None
+    return dict(built) if isinstance(built, Mapping) else {"model": built}
+
+
+@contextlib.contextmanager
+def _muted_import() -> Iterator[None]:
+    """Keep from the terminal what TensorFlow's C++ logs when it is imported, unless that fails."""
+    if "tensorflow" in sys.modules:
+        yield
+        return
+    sys.stderr.flush()
+    with tempfile.TemporaryFile() as logged, os.fdopen(os.dup(2), "wb", closefd=True) as terminal:
+        os.dup2(logged.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            logged.seek(0)
+            terminal.write(logged.read())
+            raise
+        finally:
+            os.dup2(terminal.fileno(), 2)
+
+
+def _is_absent(error: Exception, module: str, name: str) -> bool:
+    """Whether --model names a module or callable that does not exist."""
+    if isinstance(error, ModuleNotFoundError):
+        return f"{module}.".startswith(f"{error.name}.")
+    return isinstance(error, AttributeError) and error.name in name.split(".")

@@ -1,4 +1,4 @@
-"""Metrics over steps as SVG: the checkpoints on a line, and below it a panel for each metric.
+"""Pictures as SVG: bars, and metrics over steps, a panel for each below the line of checkpoints.
 
 Each checkpoint is a link to its row in the table. It covers the picture from top to bottom, so that
 a pointer anywhere finds the nearest one, and the browser shows its title.
@@ -23,6 +23,7 @@ _LINE = 26  # where the checkpoints are
 _FIRST = 64  # the top of the first panel
 _HEIGHT = 114
 _STRIDE = 162
+_MOST_BARS, _LONGEST = 16, 44
 _STAR = "M0-9L2.6-2.9 9-2.6 4.1 1.6 5.7 8 0 4.4-5.7 8-4.1 1.6-9-2.6-2.6-2.9Z"
 
 
@@ -88,14 +89,13 @@ def _picture(
 
 
 def _shape(state: str, count: int) -> str:
-    ring = '<circle class="ring" r="10"/>'
     if state == "damaged":
-        return f'{ring}<path d="M-5-5L5 5M5-5L-5 5"/>'
+        return '<path d="M-5-5L5 5M5-5L-5 5"/>'
     if state == "best":
-        return f'{ring}<path d="{_STAR}"/>'
+        return f'<path d="{_STAR}"/>'
     if count > 120 and state != "kept":
-        return f'{ring}<path class="dot" d="M0-5V5"/>'
-    return f'{ring}<circle class="dot" r="{3.5 if count > 60 else 5}"/>'
+        return '<path class="dot" d="M0-5V5"/>'
+    return f'<circle class="dot" r="{3.5 if count > 60 else 5}"/>'
 
 
 def _panel(panel: Panel, at: Sequence[float], top: int) -> Iterator[str]:
@@ -151,6 +151,25 @@ def _names(series: Mapping[str, Sequence[tuple[float, float]]]) -> Iterator[str]
         lowest = max(end, lowest + 14)
         yield f'<text class="dot{number % 4}" x="{_RIGHT + 10}" y="{lowest:.1f}">'
         yield f"{text(name)}</text>"
+
+
+def bars(shares: Mapping[str, float], unit: Callable[[float], str]) -> str:
+    """A bar for each name, the greatest first, as far as there is room; ``""`` without any."""
+    ranked = sorted((pair for pair in shares.items() if pair[1] > 0), key=lambda pair: -pair[1])
+    lines = []
+    for place, (name, value) in enumerate(ranked[:_MOST_BARS]):
+        y, wide = 22 * place, (_WIDTH - 420) * value / ranked[0][1]
+        shown = name if len(name) <= _LONGEST else f"…{name[1 - _LONGEST :]}"
+        lines.append(
+            f'<text x="300" y="{y + 15}" text-anchor="end">{text(shown)}</text>'
+            f'<rect class="bar" x="310" y="{y + 3}" width="{max(wide, 1):.1f}" height="16"/>'
+            f'<text x="{318 + wide:.1f}" y="{y + 15}">{text(unit(value))}</text>'
+        )
+    more = len(ranked) - len(lines)
+    rest = f'<p class="quiet">and {more:,} smaller ones</p>' if more else ""
+    box = f'viewBox="0 0 {_WIDTH} {22 * len(lines)}" role="img" aria-label="bars by layer"'
+    drawn = f'<figure class="curves"><svg {box}>{"".join(lines)}</svg></figure>{rest}'
+    return drawn if lines else ""
 
 
 def ticks(low: float, high: float, count: int) -> list[float]:

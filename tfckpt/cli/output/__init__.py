@@ -1,4 +1,0 @@
-"""Output of commands: tables and progress bars.
-
-May import `cli/arguments`.
-"""
