@@ -74,7 +74,10 @@ def test_a_checkpoint_a_difference_and_a_plan_are_pages_too(
     assert page.cell("model/hidden/bias", "max") == "4"
     page = page_of(tmp_path, runs / "ckpt-1", runs / "ckpt-3", "--values")
     assert page.cell("model/hidden/bias", "largest") == "8"  # 12 and 4
-    script = 'import keras\ndef build():\n    return keras.Sequential([keras.Input((4,)), keras.layers.Dense(1, name="x")])\n'
+    script = (
+        "import keras\ndef build():\n"
+        "    return keras.Sequential([keras.Input((4,)), keras.layers.Dense(1, name='other')])\n"
+    )
     (tmp_path / "empty_model.py").write_text(script)
     monkeypatch.syspath_prepend(tmp_path)
     page = page_of(tmp_path, runs / "ckpt-1", "--model", "empty_model:build")

@@ -17,7 +17,7 @@ from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.bundles.write import BundleWriter
 from tfckpt.stored.commits import record_file
 from tfckpt.stored.formats.open import open_checkpoint
-from tfckpt.tools.differences import ValueChecksum, diff
+from tfckpt.tools.comparison import ValueChecksum, compare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -190,7 +190,7 @@ def test_a_diff() -> None:
             {n: ValueChecksum(i, distinctive=i % 3 > 0) for i, n in enumerate(s.entries)}
             for s in (a, b)
         ]
-        return lambda: diff(a, b, *marks)
+        return lambda: compare(a, b, *marks)
 
     assert_linear(task)
 

@@ -13,8 +13,7 @@ import tfckpt
 from tfckpt.core.inventory import Entry, Inventory, Role
 from tfckpt.stored.commits.record_file import CommitRecord
 from tfckpt.stored.inspection.listing import ListedCheckpoint
-from tfckpt.tools.comparison import ComparedCheckpoints
-from tfckpt.tools.differences import Difference, DifferenceKind
+from tfckpt.tools.comparison import ComparedCheckpoints, Difference, DifferenceKind
 from tfckpt.tools.inspection import Inspection
 from tfckpt.tools.listing import CheckpointList
 

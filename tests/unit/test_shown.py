@@ -15,7 +15,7 @@ from tfckpt.manager.retention import Decision
 from tfckpt.planning import Plan, RestoreReport, make_plan
 from tfckpt.planning.suggested import Suggestion
 from tfckpt.policy import Policy
-from tfckpt.tools.differences import diff
+from tfckpt.tools.comparison import compare
 
 
 def inventory(*names, source="zoo/iris/ckpt-1"):
@@ -54,7 +54,7 @@ REFUSED = plan("model/a", "model/c")
         ),
         (inventory("a", "b"), "<Inventory: 2 values of 'zoo/iris/ckpt-1'>"),
         (
-            diff(inventory("a", "b"), inventory("b", "c"), {}, {}),
+            compare(inventory("a", "b"), inventory("b", "c"), {}, {}),
             "<Diff: 2 differ, 0 are equal, 1 are not compared>",
         ),
         (

@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from tfckpt.core.inventory import Entry, Restored
     from tfckpt.stored.formats.checkpoint import StoredCheckpoint
     from tfckpt.stored.inspection.statistics import Distance, Statistics
-    from tfckpt.tools.comparison import ComparedCheckpoints
-    from tfckpt.tools.differences import Difference
+    from tfckpt.tools.comparison import ComparedCheckpoints, Difference
     from tfckpt.tools.inspection import Inspection
 
 _LINES = 40

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfckpt.core.gc_pause import gc_paused
 from tfckpt.core.name_tree import ordered, tree
 from tfckpt.core.text import preformatted
 from tfckpt.errors import CheckpointError
 from tfckpt.tools.find_checkpoint import find, path_of
-from tfckpt.tools.progress import silent
 
 if TYPE_CHECKING:
     import os
@@ -22,7 +24,16 @@ if TYPE_CHECKING:
     from tfckpt.stored.formats.checkpoint import StoredCheckpoint
     from tfckpt.stored.inspection.statistics import Statistics
     from tfckpt.tools.find_checkpoint import FoundCheckpoint
-    from tfckpt.tools.progress import Progress
+
+
+# Called with what is read, ``2/3 runs/digits/ckpt-5``; gives a function of bytes done and in total.
+Progress: TypeAlias = Callable[[str], AbstractContextManager[Callable[[int, int], None]]]
+
+
+@contextlib.contextmanager
+def silent(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Show nothing."""
+    yield lambda done, total: None
 
 
 @dataclasses.dataclass(frozen=True)

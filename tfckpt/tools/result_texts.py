@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
     from tfckpt.stored.inspection.listing import ListedCheckpoint
     from tfckpt.stored.inspection.statistics import Distance, Statistics
-    from tfckpt.tools.comparison import ComparedCheckpoints
-    from tfckpt.tools.differences import Difference
+    from tfckpt.tools.comparison import ComparedCheckpoints, Difference
     from tfckpt.tools.inspection import Inspection
 
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))

@@ -29,7 +29,7 @@ from tfckpt.stored.commits.new_file import new_file, new_file_by_name, refuse_ex
 from tfckpt.stored.formats.export import write_npz, write_safetensors
 from tfckpt.stored.io.files import LOCAL, absolute
 from tfckpt.tools.find_checkpoint import find, path_of
-from tfckpt.tools.progress import silent
+from tfckpt.tools.inspection import silent
 from tfckpt.tools.selection import (
     SelectedValues,
     misuse,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tfckpt.planning import Plan, Step
-    from tfckpt.tools.progress import Progress
+    from tfckpt.tools.inspection import Progress
 
 _WRITERS: dict[str, Callable[..., None]] = {
     ".npz": write_npz,

@@ -12,13 +12,13 @@ from tfckpt.stored.bundles.bundle import index_path
 from tfckpt.stored.inspection.verification import Fault, Verdict
 from tfckpt.stored.inspection.verification import verify as verify_one
 from tfckpt.tools.find_checkpoint import checkpoints_in, files_of, is_checkpoint, path_of
-from tfckpt.tools.progress import silent
+from tfckpt.tools.inspection import silent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tfckpt.stored.commits.discovery import Candidate
-    from tfckpt.tools.progress import Progress
+    from tfckpt.tools.inspection import Progress
 
 
 def verify(
