@@ -214,6 +214,19 @@ def test_prune_makes_room_on_a_full_disk(runs: Path, monkeypatch: pytest.MonkeyP
     assert tf.train.latest_checkpoint(runs) == f"{runs}/ckpt-4"
 
 
+def test_prune_keeps_one_that_can_be_read(runs: Path) -> None:
+    data = runs / "ckpt-4.data-00000-of-00001"
+    content = bytearray(data.read_bytes())
+    content[4] ^= 1
+    data.write_bytes(content)
+    ended = run("prune", runs, "--keep", "latest=1", "--yes")
+    assert ended.status == 0
+    assert {path.stem for path in runs.glob("*.index")} == {"ckpt-3", "ckpt-4"}
+    assert run("verify", runs / "ckpt-3").status == 0
+    (row,) = (line for line in ended.out.splitlines() if line.startswith("ckpt-4"))
+    assert "damaged" in row
+
+
 def test_prune_takes_the_rules_of_a_config(runs: Path, tmp_path: Path) -> None:
     config = tmp_path / "c.yaml"
     config.write_text("version: 1\nmanager: {directory: x, keep: [{latest: 3}]}\n")

@@ -324,3 +324,57 @@ def test_a_child_forked_during_a_save_does_not_wait_for_it(tmp_path) -> None:
         cwd=Path(__file__).parents[2],
     )
     assert done.stdout.split() == ["child", "3", "saved", "1"]
+
+
+# What is not as it was
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize(
+    "damage", [lambda data: os.truncate(data, 3), os.remove], ids=["cut", "lost"]
+)
+def test_damaged_checkpoints_do_not_count(manager, tmp_path, damage, restarted) -> None:
+    first = manager(3)
+    for _ in range(3):
+        first.save()
+    for number in (2, 3):
+        damage(tmp_path / "run" / f"ckpt-{number}.data-00000-of-00001")
+    if restarted:
+        first = manager(3)
+    first.save()
+    first.save()
+    assert numbers(first) == [1, 2, 3, 4, 5]
+    assert [path[-6:] for path in first.retention().kept] == ["ckpt-1", "ckpt-4", "ckpt-5"]
+
+
+def test_a_training_that_starts_mends_the_state_file(manager, tmp_path, monkeypatch) -> None:
+    first = manager()
+    first.save()
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalFiles, "write_atomic", failing_for("checkpoint"))
+        first.save()
+    assert tf.train.latest_checkpoint(tmp_path / "run").endswith("ckpt-1")
+    manager().claim()
+    assert tf.train.latest_checkpoint(tmp_path / "run").endswith("ckpt-2")
+
+
+def failing_for(name: str) -> Any:
+    real = LocalFiles.write_atomic
+
+    def write(files: Any, path: str, data: bytes) -> None:
+        if os.path.split(path)[1] == name:
+            raise OSError(errno.EIO, "no")
+        real(files, path, data)
+
+    return write
+
+
+def test_paths_exist_when_the_process_works_elsewhere(value, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    first = tfckpt.CheckpointManager(tfckpt.Checkpoint(value=value), "run", None)
+    assert [first.save(), first.latest_checkpoint] == ["run/ckpt-1"] * 2
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    for path in (first.save(), first.latest_checkpoint, first.restore_or_initialize()):
+        assert path == str(tmp_path / "run" / "ckpt-2")
+    assert first.directory == str(tmp_path / "run")

@@ -6,6 +6,7 @@ Each imports what it needs when it is called: `verify` has no use for configs.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import re
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from tfckpt.policy import Config, Keep, Policy
     from tfckpt.stored.inspection.listing import ListedCheckpoint
     from tfckpt.stored.inspection.verification import Verdict
+    from tfckpt.tools.listing import Undamaged
     from tfckpt.tools.rewriting import WrittenFiles
     from tfckpt.tools.selection import SelectedValues
 
@@ -185,8 +187,8 @@ def prune(arguments: Namespace) -> int:
     failed: dict[str, OSError] = {}
     if yes:
         directory.claim()  # also completes interrupted deletions
-        found = listing(path, files_of(path))  # another process may have changed the directory
-        undamaged = undamaged_of(path, found, directory.checkpoint_name)
+        # Another process may have changed the directory.
+        found, undamaged = _sound(path, directory.checkpoint_name, rules)
         directory, decision = undamaged.directory, undamaged.decide(rules)
         failed = directory.release(directory.checkpoints(), decision)
     freed = sum(
@@ -211,6 +213,33 @@ def prune(arguments: Namespace) -> int:
     for prefix, error in failed.items():
         print(f"tfckpt: {printable(prefix)}: could not be deleted: {error}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def _sound(path: str, name: str, rules: Sequence[Keep]) -> tuple[list[ListedCheckpoint], Undamaged]:
+    """What is in the directory, and what of it the rules decide about: if they delete any, the
+    newest has been read to its end.
+    """
+    from tfckpt.stored.commits.discovery import CheckpointKind
+    from tfckpt.stored.inspection.listing import listing
+    from tfckpt.stored.inspection.verification import verify as verified
+    from tfckpt.tools.find_checkpoint import files_of
+    from tfckpt.tools.listing import undamaged_of
+
+    files, found = files_of(path), listing(path, files_of(path))
+    while True:
+        undamaged = undamaged_of(path, found, name)
+        if not undamaged.decide(rules).delete:
+            return found, undamaged
+        newest = undamaged.saved[-1].prefix
+        if not (faults := verified(newest, files).faults):
+            return found, undamaged
+        problem = f"{faults[0].file}: {faults[0].message}"
+        found = [
+            dataclasses.replace(one, state=CheckpointKind.DAMAGED.value, problem=problem)
+            if one.prefix == newest
+            else one
+            for one in found
+        ]
 
 
 def _print_pruned(

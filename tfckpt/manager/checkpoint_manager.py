@@ -136,9 +136,9 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         if checkpoint_interval is not None and step_counter is None:
             raise ValueError("checkpoint_interval requires a step_counter")
         self._checkpoint = checkpoint
-        self._directory = os.fspath(directory)
-        path = absolute(self._directory)
-        files = files_of(self._directory, durable=durable)
+        self._given = os.fspath(directory)
+        path = absolute(self._given)
+        files = files_of(self._given, durable=durable)
         self._save_options = SaveOptions(
             files,
             arguments.one_of("on_nonfinite", on_nonfinite, ("save", "warn", "refuse")),
@@ -146,7 +146,6 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         )
         name = arguments.checkpoint_name(checkpoint_name)
         self._files = Directory(path, name, files)
-        self._checkpoint_prefix = join(self._directory, name)
         self._rules = arguments.rules(max_to_keep, keep_checkpoint_every_n_hours, keep)
         self._enable_async = enable_async
         self._if_busy = arguments.one_of("if_busy", if_busy, ("wait", "skip"))
@@ -158,6 +157,15 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         self.on_saved = on_saved
         self._random_generators = random_generators
         checkpoint._tfckpt.resumes_in = path if random_generators else ""
+
+    @property
+    def _directory(self) -> str:
+        # TensorFlow's `directory` returns it: as given, until the process works elsewhere.
+        return self._given if absolute(self._given) == self._files.path else self._files.path
+
+    @property
+    def _checkpoint_prefix(self) -> str:
+        return join(self._directory, self._files.checkpoint_name)
 
     @property
     def _latest_checkpoint(self) -> str | None:
@@ -289,6 +297,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         with Together(self._checkpoint._tfckpt.workers(), "save", SaveError) as together:
             if together.chief:
                 self._files.claim_for(needed(self._checkpoint._tfckpt.live().inventory))
+                self._files.mend_state(self.retention())
             together.exchange("claim")
 
     def _begin(

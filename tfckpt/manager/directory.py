@@ -21,6 +21,7 @@ from absl import logging
 from tfckpt.core.text import no_space
 from tfckpt.errors import CheckpointError, SaveError
 from tfckpt.manager.retention import Decision, SavedCheckpoint, decide, ranked, run_before
+from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.commits import commit, discovery, record_file
 from tfckpt.stored.commits.discovery import Candidate, CheckpointKind
 from tfckpt.stored.formats.open import open_checkpoint
@@ -42,6 +43,7 @@ class Directory:
     checkpoint_name: str
     files: Files
     _heads: dict[str, CommitRecord | None] = dataclasses.field(default_factory=dict, repr=False)
+    _lengths: dict[str, Mapping[str, int]] = dataclasses.field(default_factory=dict, repr=False)
     _unwritten: set[str] = dataclasses.field(default_factory=set, repr=False)
 
     @property
@@ -111,7 +113,8 @@ class Directory:
         return head
 
     def saved(self, checkpoints: Iterable[Candidate]) -> list[SavedCheckpoint]:
-        """Those that tfckpt committed and that have all their files, as retention rules see them.
+        """Those that tfckpt committed and that have all their files, none of which is cut, as
+        retention rules see them.
 
         Others are neither counted nor deleted.
         """
@@ -120,8 +123,26 @@ class Directory:
         return [
             SavedCheckpoint.of(one.prefix, one.number, head)
             for one in committed
-            if (head := self.head(one.prefix)) is not None and names.issuperset(head.files)
+            if (head := self.head(one.prefix)) is not None
+            and names.issuperset(head.files)
+            and self._is_long_enough(one.prefix, head)
         ]
+
+    def _is_long_enough(self, prefix: str, head: CommitRecord) -> bool:
+        """Whether no data file ends before its values do, by the index, which is read once."""
+        if not self.files.renames:  # objects are never cut
+            return True
+        try:
+            if prefix not in self._lengths:
+                with Bundle.open(prefix, self.files) as bundle:
+                    if bundle.digest != head.index_sha256:  # another program has written over it
+                        return False
+                    ends = bundle.index.ends.items()
+                    self._lengths[prefix] = {bundle.path(shard): end for shard, end in ends}
+            lengths = self._lengths[prefix]
+            return all(self.files.status(path)[0] >= end for path, end in lengths.items())
+        except (OSError, CheckpointError):
+            return False
 
     def best(self, monitor: str, mode: str) -> list[SavedCheckpoint]:
         """The checkpoints that have this metric, the best first."""
@@ -249,6 +270,13 @@ class Directory:
         """
         return commit.claim(self.path, self.checkpoint_name, self.files)
 
+    def mend_state(self, decision: Decision) -> None:
+        """Write the state file if the newest checkpoint is not in it, as after a failed write."""
+        found = self.checkpoints()
+        if found and not self._may_be_named()(found[-1].prefix):
+            with contextlib.suppress(OSError, SaveError):  # the next save tries again
+                self.write_state(found, decision.last_preserved)
+
     def claim_for(self, nbytes: int) -> None:
         """:meth:`claim` before a training, checking that a save of ``nbytes`` is possible."""
         try:
@@ -273,6 +301,7 @@ class Directory:
     def forget(self, prefix: str) -> None:
         """Drop the cached record: the checkpoint was saved again under the same number."""
         self._heads.pop(prefix, None)
+        self._lengths.pop(prefix, None)
 
     def write_state(self, checkpoints: Iterable[Candidate], last_preserved: float) -> None:
         """Write the state file for TensorFlow's tools, the newest last.
