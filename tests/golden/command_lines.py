@@ -262,6 +262,10 @@ inspect --keys run
 list --json --keep latest=1 run --keep=pin=1 --checkpoint-name=ckpt --checkpoint_name other
 inspect -- run run
 inspect --keys -- --json
+inspect run -- --json
+inspect run --name -x
+inspect run --name=-x
+diff run/ckpt-1 --json run/ckpt-1
 prune run --keep latest=1 --yes=false
 prune run --keep latest=1 --noyes
 list -json run

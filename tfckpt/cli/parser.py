@@ -105,14 +105,15 @@ def _unknown_flag(arguments: argparse.Namespace, word: str) -> str:
     from tfckpt.core.similar import near_words, question
 
     flag = word.partition("=")[0]
-    flags = [name for name in vars(arguments) if name.islower() and name != "command"]
-    name = flag.lstrip("-")
-    if name.removeprefix("no") in flags:
-        hint = f"--{name}" if name in flags else f"--{name[2:]} is off unless it is given"
-        hint = f"did you mean {hint!r}?" if name in flags else hint
+    name, flags = flag.lstrip("-"), [one for one in vars(arguments) if one.islower()]
+    if flag.startswith("--") and name in flags:
+        return f"unexpected argument {word!r}"  # after `--`
+    if name.removeprefix("no") in flags and name not in flags:
+        hint = f"--{name.removeprefix('no')} is off unless it is given"
     else:
         hint = _INSTEAD.get(f"{arguments.command} {flag}", "")
-        hint = hint or question(f"--{near}" for near in near_words(name, flags, 1, 0.65))
+        near = near_words(name, [one for one in flags if one != "command"], 1, 0.65)
+        hint = hint or question(f"--{one}" for one in near)
     return f"unknown flag {flag!r}{hint and f'; {hint}'}"
 
 
