@@ -27,7 +27,6 @@ FLOORS: list[set[str]] = [
     {"stored/bundles"},
     {"stored/commits"},
     {"stored/formats"},
-    {"stored/inspection"},
     {"planning/matching"},
     {"planning/adaptation"},
     {"planning/checks"},
@@ -200,9 +199,9 @@ def test_inspecting_a_checkpoint_does_not_import_tensorflow(tmp_path: Path) -> N
 # writes, and packages. NumPy, with whatever it imports, is for those who read values.
 SPARED = {
     *(f"tfckpt.{name}" for name in ("live", "manager", "core.names", "policy", "run", "training")),
-    *(f"tfckpt.stored.{name}" for name in ("keras", "formats.safetensors", "saved_model", "tf1")),
-    *(f"tfckpt.stored.inspection.{name}" for name in ("listing", "quarantine")),
-    *(f"tfckpt.stored.{name}" for name in ("io.locks", "io.preallocate", "unrecorded")),
+    *(f"tfckpt.stored.formats.{name}" for name in ("keras_files", "safetensors", "saved_model")),
+    *(f"tfckpt.stored.formats.{name}" for name in ("saver_v1", "tf1_names", "unrecorded")),
+    *(f"tfckpt.{name}" for name in ("stored.io.locks", "stored.io.preallocate", "tools.listing")),
     *(f"tfckpt.stored.commits.{name}" for name in ("commit", "new_file", "writer_lock")),
     *("absl", "h5py", "keras", "pydantic", "rich", "tensorflow", "tf_keras", "yaml"),
 }

@@ -12,7 +12,7 @@ import pytest
 
 from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.bundles.index import slice_key
-from tfckpt.stored.inspection.verification import verify
+from tfckpt.tools.verification import verify_one
 
 SEED = 20261120
 
@@ -88,7 +88,7 @@ def test_every_damage_is_found_and_the_value_named(count: int, sound: Path, tmp_
         shutil.copytree(sound, directory)
         prefix = f"{directory}/ckpt-1"
         how, files = damage(directory, chance)
-        verdict = verify(prefix)
+        verdict = verify_one(prefix)
         where = f"trial {trial}: {how} of {[file.name for file in files]}"
         assert verdict.faults, where
         assert {fault.file for fault in verdict.faults} <= {*map(str, files)}, where
@@ -102,6 +102,6 @@ def test_every_damage_is_found_and_the_value_named(count: int, sound: Path, tmp_
 
 
 def test_what_is_sound_is_fine(sound: Path) -> None:
-    verdict = verify(f"{sound}/ckpt-1")
+    verdict = verify_one(f"{sound}/ckpt-1")
     assert verdict.faults == ()
     assert verdict.values == 12  # with the counter of saves and the object graph

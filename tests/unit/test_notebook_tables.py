@@ -12,10 +12,9 @@ import pytest
 import tfckpt
 from tfckpt.core.inventory import Entry, Inventory, Role
 from tfckpt.stored.commits.record_file import CommitRecord
-from tfckpt.stored.inspection.listing import ListedCheckpoint
 from tfckpt.tools.comparison import ComparedCheckpoints, Difference, DifferenceKind
 from tfckpt.tools.inspection import Inspection
-from tfckpt.tools.listing import CheckpointList
+from tfckpt.tools.listing import CheckpointList, ListedCheckpoint
 
 HOSTILE = "model/<script>alert(1)</script>\x1b[31m"
 

@@ -16,7 +16,7 @@ import tfckpt
 from tfckpt.pages.run_page import run_page
 
 if TYPE_CHECKING:
-    from tfckpt.stored.inspection.listing import ListedCheckpoint
+    from tfckpt.tools.listing import ListedCheckpoint
 
 
 def parsed(*found: ListedCheckpoint) -> ParsedPage:

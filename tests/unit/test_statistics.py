@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from tfckpt.stored.inspection.statistics import BINS, Distance, difference, statistics
+from tfckpt.tools.statistics import BINS, Distance, difference, statistics
 
 MOST = np.finfo(np.float64).max
 ODD = {

@@ -17,8 +17,8 @@ from tfckpt.errors import DamagedCheckpointError
 from tfckpt.stored.bundles import crc, read
 from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.bundles.write import BundleWriter
-from tfckpt.stored.inspection import verification
 from tfckpt.stored.io.files import SCRATCH, LocalFiles
+from tfckpt.tools import verification
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -237,7 +237,7 @@ def test_a_fault_met_once_is_a_fault(prefix) -> None:
             if next(turns) == place:
                 raise OSError(errno.EIO, "Input/output error")
 
-        (fault,) = verification.verify(prefix, Watched(fail)).faults
+        (fault,) = verification.verify_one(prefix, Watched(fail)).faults
         assert "Input/output error" in fault.message
 
 

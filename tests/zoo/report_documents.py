@@ -7,7 +7,7 @@ from typing import Any
 
 from tfckpt.core.inventory import Inventory
 from tfckpt.stored.commits.record_file import CommitRecord
-from tfckpt.stored.inspection.listing import ListedCheckpoint
+from tfckpt.tools.listing import ListedCheckpoint
 
 HOSTILE = "model/<script>alert(1)</script>\"' onload=x <!--\x1b[31m\u202e&amp;"
 NOON = 1769860800.0  # 2026-01-31, 12:00 UTC

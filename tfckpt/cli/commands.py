@@ -36,11 +36,10 @@ if TYPE_CHECKING:
     from tfckpt.manager.directory import Directory
     from tfckpt.manager.retention import Decision
     from tfckpt.policy import Config, Keep, Policy
-    from tfckpt.stored.inspection.listing import ListedCheckpoint
-    from tfckpt.stored.inspection.verification import Verdict
-    from tfckpt.tools.listing import Undamaged
+    from tfckpt.tools.listing import ListedCheckpoint, Undamaged
     from tfckpt.tools.rewriting import WrittenFiles
     from tfckpt.tools.selection import SelectedValues
+    from tfckpt.tools.verification import Verdict
 
 _ARGUMENT = re.compile(r"`(\w+)`")  # in the message of a call
 _NOTES = 20  # columns that are left for them
@@ -174,9 +173,8 @@ def _print_verdict(verdict: Verdict) -> None:
 
 def prune(arguments: Namespace) -> int:
     """Delete, or show what would be deleted; returns 1 if a checkpoint could not be deleted."""
-    from tfckpt.stored.inspection.listing import listing
     from tfckpt.tools.find_checkpoint import files_of
-    from tfckpt.tools.listing import undamaged_of
+    from tfckpt.tools.listing import listing, undamaged_of
 
     path, rules, yes = arguments.DIR, _rules(arguments), arguments.yes
     found = listing(path, files_of(path))
@@ -220,10 +218,9 @@ def _sound(path: str, name: str, rules: Sequence[Keep]) -> tuple[list[ListedChec
     newest has been read to its end.
     """
     from tfckpt.stored.commits.discovery import CheckpointKind
-    from tfckpt.stored.inspection.listing import listing
-    from tfckpt.stored.inspection.verification import verify as verified
     from tfckpt.tools.find_checkpoint import files_of
-    from tfckpt.tools.listing import undamaged_of
+    from tfckpt.tools.listing import listing, undamaged_of
+    from tfckpt.tools.verification import verify_one
 
     files, found = files_of(path), listing(path, files_of(path))
     while True:
@@ -231,7 +228,7 @@ def _sound(path: str, name: str, rules: Sequence[Keep]) -> tuple[list[ListedChec
         if not undamaged.decide(rules).delete:
             return found, undamaged
         newest = undamaged.saved[-1].prefix
-        if not (faults := verified(newest, files).faults):
+        if not (faults := verify_one(newest, files).faults):
             return found, undamaged
         problem = f"{faults[0].file}: {faults[0].message}"
         found = [

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
     from tfckpt.core.inventory import Entry, Restored
     from tfckpt.stored.formats.checkpoint import StoredCheckpoint
-    from tfckpt.stored.inspection.statistics import Distance, Statistics
     from tfckpt.tools.comparison import ComparedCheckpoints, Difference
     from tfckpt.tools.inspection import Inspection
+    from tfckpt.tools.statistics import Distance, Statistics
 
 _LINES = 40
 _TITLES = {

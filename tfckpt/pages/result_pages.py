@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from tfckpt.core.inventory import Entry, Restored
     from tfckpt.planning import Plan
-    from tfckpt.stored.inspection.statistics import Statistics
     from tfckpt.tools.comparison import ComparedCheckpoints
     from tfckpt.tools.inspection import Inspection
+    from tfckpt.tools.statistics import Statistics
 
 _ROLES = {"weight": "green", "seed": "violet", "metric": "teal", "state": "blue"}
 _OF_OPTIMIZER = dict.fromkeys(("slot", "iterations", "hyperparameter"), "amber")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tfckpt.core.inventory import Restored
-    from tfckpt.stored.inspection.listing import ListedCheckpoint
+    from tfckpt.tools.listing import ListedCheckpoint
 
 _MAX_PANELS = 6
 _HUES = {

@@ -21,7 +21,7 @@ from tfckpt.tools.listing import list_checkpoints
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tfckpt.stored.inspection.listing import ListedCheckpoint
+    from tfckpt.tools.listing import ListedCheckpoint
 
 _MOUNTS = "/proc/self/mounts"
 _BUILDS = {"tensorflow": ("tensorflow-cpu", "tensorflow-intel", "tf-nightly"), "tf_keras": ()}

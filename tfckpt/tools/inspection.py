@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from tfckpt.stored.commits.discovery import Candidate
     from tfckpt.stored.commits.record_file import CommitRecord
     from tfckpt.stored.formats.checkpoint import StoredCheckpoint
-    from tfckpt.stored.inspection.statistics import Statistics
     from tfckpt.tools.find_checkpoint import FoundCheckpoint
+    from tfckpt.tools.statistics import Statistics
 
 
 # Called with what is read, ``2/3 runs/digits/ckpt-5``; gives a function of bytes done and in total.
@@ -149,7 +149,7 @@ def inspect_open(
 def _statistics(
     checkpoint: StoredCheckpoint, progress: Progress
 ) -> dict[str, Statistics | CheckpointError | None]:
-    from tfckpt.stored.inspection.statistics import statistics
+    from tfckpt.tools.statistics import statistics
 
     result: dict[str, Statistics | CheckpointError | None] = {}
     entries = ordered(e for e in checkpoint.inventory.entries.values() if e.shape is not None)
