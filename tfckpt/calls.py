@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tfckpt.planning import Plan, RestoreReport
     from tfckpt.planning.suggested import Suggestion
 
+_NO_CONFIGS = (".weights.json", ".safetensors.index.json", ".tfckpt.json")
 ConfigSource: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any] | Config"
 
 
@@ -252,7 +253,7 @@ def _is_checkpoint(path: str) -> bool:
 
 
 def _has_config_name(path: str) -> bool:
-    return path.endswith(CONFIGS) and not path.endswith((".weights.json", ".tfckpt.json"))
+    return path.endswith(CONFIGS) and not path.endswith(_NO_CONFIGS)
 
 
 def _config_of(path: str, policy: Policy, select: Any) -> Config:

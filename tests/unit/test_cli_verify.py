@@ -173,5 +173,5 @@ def test_a_message_and_its_hint_are_text(tmp_path: Path) -> None:
     (tmp_path / "m.weights.json").write_text('{"weight_map": {"a": ["m_00000.weights.h5"]}}')
     for ended in (run("verify", tmp_path / "m.weights.json"), run("list", tmp_path)):
         words = " ".join((ended.out + ended.err).split())
-        assert "Copy all shards along with the `.weights.json`." in words
+        assert "Copy all shards along with the file that lists them." in words
         assert "\\n" not in words

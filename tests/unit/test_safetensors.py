@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+import tfckpt
 from tfckpt.errors import CheckpointError, DamagedCheckpointError
 from tfckpt.stored.formats.open import open_checkpoint
 
@@ -91,3 +92,43 @@ def test_roles_that_are_none_are_damage(tmp_path: Path, roles: Any) -> None:
     path = write(tmp_path / "w.safetensors", header)
     with pytest.raises(DamagedCheckpointError, match="roles"):
         open_checkpoint(path)
+
+
+def test_shards_are_read_by_their_index(tmp_path: Path) -> None:
+    """As other libraries write a large model: `model-00001-of-00002.safetensors`, and an index."""
+    numpy_files = pytest.importorskip("safetensors.numpy")
+    names = [f"model-{number:05d}-of-00002.safetensors" for number in (1, 2)]
+    values = {"dense/kernel": KERNEL, "dense/bias": BIAS}
+    for name, (key, value) in zip(names, values.items(), strict=True):
+        numpy_files.save_file({key: value}, tmp_path / name)
+    index = tmp_path / "model.safetensors.index.json"
+    weight_map = dict(zip(values, names, strict=True))
+    index.write_text(json.dumps({"metadata": {"total_size": 48}, "weight_map": weight_map}))
+    found = tfckpt.inspect(index)
+    assert [*found.inventory.entries] == ["model/dense/kernel", "model/dense/bias"]
+    with open_checkpoint(str(index)) as opened:
+        assert (opened.values.read("dense/kernel") == KERNEL).all()
+        assert (opened.values.read("dense/bias") == BIAS).all()
+    assert [one.prefix for one in tfckpt.list_checkpoints(tmp_path)] == [str(index)]
+    assert tfckpt.verify(index)[0].ok
+
+    import tensorflow as tf
+
+    dense = tf.train.Checkpoint(kernel=tf.Variable(0 * KERNEL), bias=tf.Variable(0 * BIAS))
+    tfckpt.restore(index, model=tf.train.Checkpoint(dense=dense))
+    np.testing.assert_array_equal(dense.kernel.numpy(), KERNEL)
+    np.testing.assert_array_equal(dense.bias.numpy(), BIAS)
+
+    (tmp_path / names[1]).unlink()
+    with pytest.raises(DamagedCheckpointError, match=f"{names[1]}: does not exist") as raised:
+        tfckpt.inspect(index)
+    assert "Copy all shards" in str(raised.value)
+
+
+def test_a_value_in_two_shards_is_damage(tmp_path: Path) -> None:
+    for name in ("a.safetensors", "b.safetensors"):
+        write(tmp_path / name, HEADER)
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"x": "a.safetensors", "y": "b.safetensors"}}))
+    with pytest.raises(DamagedCheckpointError, match="is in two shards"):
+        open_checkpoint(str(index))

@@ -24,7 +24,7 @@ from tfckpt.stored.commits import record_file
 from tfckpt.stored.commits.discovery import CheckpointKind, candidates
 from tfckpt.stored.commits.record_file import parts
 from tfckpt.stored.formats.open import open_checkpoint
-from tfckpt.stored.io.explain import SHARD_OF_KERAS, SINGLE_FILES, Audience, look
+from tfckpt.stored.io.explain import SHARD, SINGLE_FILES, Audience, look
 from tfckpt.stored.io.files import LOCAL, Files, absolute, join
 from tfckpt.tools.find_checkpoint import files_of, path_of
 
@@ -123,7 +123,7 @@ def without_number(directory: str, files: Files = LOCAL) -> list[str]:
     indexed = {index_path(os.path.split(one.prefix)[1]) for one in numbered}
     indices = [name.removesuffix(".index") for name in names - indexed if name.endswith(".index")]
     single = [name for name in names if name.endswith(SINGLE_FILES)]
-    whole = [name for name in single if not SHARD_OF_KERAS.search(name)]
+    whole = [name for name in single if not SHARD.search(name)]
     return [join(directory, name) for name in sorted(indices) + sorted(whole)]
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from absl import logging
 
 from tfckpt.core.inventory import Role
-from tfckpt.errors import RestoreError
+from tfckpt.errors import CheckpointError, RestoreError
 from tfckpt.live.distribution.workers import (
     ALONE,
     PassedOverError,
@@ -37,6 +37,7 @@ from tfckpt.manager.absent import absent
 from tfckpt.manager.source_selection import PASSED_OVER, Selection, choice_from_json, choice_to_json
 from tfckpt.planning import Plan, RestoreReport
 from tfckpt.planning.checks.step import is_save_counter
+from tfckpt.stored.bundles.keys import OBJECT_GRAPH
 from tfckpt.stored.io.files import same_directory
 from tfckpt.training.resumption import KEYWORD, Restoration, Resumption, for_fit
 
@@ -92,6 +93,10 @@ def _restore(
 ) -> Restoration:
     with _planned(chosen, objects, counter, workers) as (prepared, resumption):
         _check_stored_step(prepared)
+        graph = prepared.stored.graph
+        if resumption is not None and graph is not None:  # TensorFlow reads these within `fit`
+            states = (key for key, one in graph.entries.items() if one.dtype == "variant")
+            graph.verify([OBJECT_GRAPH, *states])
         if fit is not None and resumption is not None and resumption.waits(fit):
             check(for_fit(prepared, resumption, fit), workers)
             return Restoration(prepared.report(chosen.rejected), None, resumption)
@@ -171,6 +176,8 @@ def _check_stored_step(prepared: Prepared) -> None:
         source = stored[step.origin or prepared.plan.source]
         try:
             as_int(source.values.read(step.stored.key))
+        except CheckpointError:  # damaged: the one before is tried
+            raise
         except (TypeError, ValueError, OverflowError) as error:
             raise RestoreError(
                 f"{source.prefix}: the stored value of `step` is not the number of a training "

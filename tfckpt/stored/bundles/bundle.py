@@ -228,7 +228,7 @@ class Bundle(StoredValues):
         if (entry := self.entries.get(key)) is None:
             message = "the value is not in the index"
             raise DamagedCheckpointError(message, path=self.prefix, name=key or "''")
-        if entry.dtype in OPAQUE:
+        if entry.dtype == "resource" or (entry.dtype == "variant" and into is not None):
             return
         for part in self._parts(key, entry):
             handle, path = self._handle(key, part)

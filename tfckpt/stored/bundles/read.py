@@ -130,6 +130,8 @@ class _Transfer:
             with reading(path, name):
                 if entry.dtype == "string":
                     read_strings(handle, entry, path, name)
+                elif entry.dtype == "variant":
+                    _check_variants(handle, entry, path, name)
                 else:
                     check(self._crc(handle, path, name, entry, into), entry, path, name)
         except CheckpointError as error:
@@ -179,7 +181,7 @@ def _runs(requests: Sequence[Request]) -> Iterator[list[int]]:
     for number in order:
         request = requests[number]
         entry, end = request.entry, _end(request)
-        apart = entry.dtype == "string" or entry.nbytes > SMALL
+        apart = entry.dtype in ("string", "variant") or entry.nbytes > SMALL
         extent, wanted = end - start, wanted + entry.nbytes
         if run and (
             apart or request.path != path or extent > CHUNK or (extent - wanted) * BETWEEN > wanted
@@ -225,6 +227,28 @@ def read_strings(handle: Handle, entry: BundleEntry, path: str, name: str) -> li
         elements.append(data[start : start + length])
         start += length
     return elements
+
+
+def _check_variants(handle: Handle, entry: BundleEntry, path: str, name: str) -> None:
+    """Check elements that only TensorFlow reads: each is a length, bytes, and a checksum so far.
+
+    The checksum covers 8 bytes of each length, not as it is stored.
+    """
+    data = handle.pread(entry.offset, entry.nbytes)
+    crc = start = 0
+    try:
+        for _ in range(math.prod(entry.shape)):
+            length, start = varint(data, start)
+            crc = google_crc32c.extend(crc, length.to_bytes(8, "little"))
+            crc = google_crc32c.extend(crc, data[start : start + length])
+            start += length + 4
+            crc = google_crc32c.extend(crc, data[start - 4 : start])
+    except (WireError, OverflowError) as error:
+        message = f"invalid length of an element: {error}"
+        raise DamagedCheckpointError(message, path=path, name=name) from None
+    if start != len(data):
+        raise truncated(path, name)
+    check(crc, entry, path, name)
 
 
 def packed(lengths: Sequence[int]) -> bytes:

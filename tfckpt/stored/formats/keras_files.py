@@ -27,6 +27,7 @@ from tfckpt.stored.formats import keras2_h5, keras_objects
 from tfckpt.stored.formats.checkpoint import StoredCheckpoint
 from tfckpt.stored.formats.hdf5 import H5Group, Hdf5, OpenedFile
 from tfckpt.stored.formats.keras_layers import KERAS_BASES
+from tfckpt.stored.formats.safetensors import open_safetensors
 from tfckpt.stored.io.files import digest_of, join, reading
 
 if TYPE_CHECKING:
@@ -73,15 +74,19 @@ def open_archive(path: str, opening: Opening) -> StoredCheckpoint:
 
 
 def open_shards(path: str, opening: Opening) -> StoredCheckpoint:
-    """Open the shards that a ``.weights.json`` lists, in its own directory."""
+    """Open the shards that a ``.weights.json`` or the index of safetensors lists beside itself."""
     with _Parts(path, opening.files) as parts:
         handle = parts.open(path)
-        for name in _shards(_json(handle.pread(0, min(handle.size, MAX_TEXT)), path), path):
-            shard = join(os.path.split(path)[0], name)
-            if not opening.files.exists(shard):
-                message = f"does not exist, but {path} lists it as a shard"
-                hint = "Copy all shards along with the `.weights.json`."
-                raise DamagedCheckpointError(message, path=shard, hint=hint)
+        names = _shards(_json(handle.pread(0, min(handle.size, MAX_TEXT)), path), path)
+        shards = [join(os.path.split(path)[0], name) for name in names]
+        if missing := next((one for one in shards if not opening.files.exists(one)), ""):
+            message = f"does not exist, but {path} lists it as a shard"
+            hint = "Copy all shards along with the file that lists them."
+            raise DamagedCheckpointError(message, path=missing, hint=hint)
+        if all(name.endswith(".safetensors") for name in names):
+            parts.closing.close()
+            return open_safetensors(path, opening, shards)
+        for shard in shards:
             parts.add(shard, OpenedFile(parts.open(shard)))
         return parts.opened({}, opening.bases)
 
@@ -291,7 +296,7 @@ def _shards(document: Mapping[str, Any], path: str) -> list[str]:
                 raise DamagedCheckpointError(message, path=path)
             shards[name] = None
     if not shards or len(shards) > MAX_SHARDS or shards.keys() & {".", ".."}:
-        message = "is JSON but not a Keras shard index: it has no weight_map of file names"
+        message = "is JSON but not an index of shards: it has no weight_map of file names"
         raise UnsupportedCheckpointError(message, path=path)
     return list(shards)
 

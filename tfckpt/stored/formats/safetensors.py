@@ -4,11 +4,13 @@ Source: https://huggingface.co/docs/safetensors. The `safetensors` package is no
 local files only, while tfckpt also reads remote ones. Every rule of the format is checked before a
 value is used. In a file that tfckpt wrote, names are canonical, and the metadata has their roles.
 In any other file, names that begin like canonical ones are canonical, and all others belong to the
-model: ``encoder/kernel`` is ``model/encoder/kernel``.
+model: ``encoder/kernel`` is ``model/encoder/kernel``. A large model may be in several files, which
+an index in JSON lists (:mod:`tfckpt.stored.formats.keras_files`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from functools import cached_property
@@ -25,7 +27,7 @@ from tfckpt.stored.formats.export import METADATA, ROLES, TENSORS
 from tfckpt.stored.io.files import digest_of, reading
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
 
@@ -44,34 +46,73 @@ def looks_like_safetensors(head: bytes) -> bool:
     return head[_LENGTH : _LENGTH + 1] == b"{" and 0 < length <= MAX_HEADER
 
 
-def open_safetensors(path: str, opening: Opening) -> StoredCheckpoint:
-    """Open a safetensors file."""
-    with reading(path):
-        handle = opening.files.open_read(path)
-        try:
-            values = SafetensorsValues(path, handle)
-            entries = (
-                _entry(key, dtype, shape, values.roles)
-                for key, (dtype, shape, _) in values.extents.items()
-            )
-            by_name = {entry.name: entry for entry in entries}
-            return StoredCheckpoint(path, Inventory(path, by_name), values, "safetensors")
-        except BaseException:
-            handle.close()
-            raise
+def open_safetensors(path: str, opening: Opening, shards: Sequence[str] = ()) -> StoredCheckpoint:
+    """Open a safetensors file, or the shards of an index."""
+    with contextlib.ExitStack() as stack:
+        files = []
+        for name in shards or (path,):
+            with reading(name):
+                files.append(_File(name, opening.files.open_read(name)))
+                stack.callback(files[-1].handle.close)
+                files[-1].parse()
+        values = SafetensorsValues(path, files)
+        entries = [
+            _entry(key, dtype, shape, file.roles)
+            for file in files
+            for key, (dtype, shape, _) in file.extents.items()
+        ]
+        stack.pop_all()
+    by_name = {entry.name: entry for entry in entries}
+    return StoredCheckpoint(path, Inventory(path, by_name), values, "safetensors")
 
 
 class SafetensorsValues(StoredValues):
-    """The values of an open file.
+    """The values of open files."""
+
+    def __init__(self, path: str, files: Sequence[_File]) -> None:
+        self._path = path
+        self._files = files
+        self._owners: dict[str, _File] = {}
+        for file in files:
+            for key in file.extents:
+                if self._owners.setdefault(key, file) is not file:
+                    raise DamagedCheckpointError("is in two shards", path=path, name=key)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the content of all files, concatenated."""
+        with reading(self._path):
+            return digest_of([file.handle for file in self._files])
+
+    def read(self, key: str) -> np.ndarray:
+        """The value of a key."""
+        if (owner := self._owners.get(key)) is None:
+            message = "the file does not contain this value"
+            raise DamagedCheckpointError(message, path=self._path, name=key)
+        return owner.read(key)
+
+    def close(self) -> None:
+        for file in self._files:
+            file.handle.close()
+
+
+class _File:
+    """An open file.
 
     Attributes:
-        extents: key → dtype, shape and offset.
+        extents: key → dtype, shape and offset, after :meth:`parse`.
         roles: key → role if not a weight; None in a file that tfckpt did not write.
     """
 
     def __init__(self, path: str, handle: Handle) -> None:
         self._path = path
-        self._handle = handle
+        self.handle = handle
+        self.extents: dict[str, tuple[str, tuple[int, ...], int]] = {}
+        self.roles: dict[str, Role] | None = None
+
+    def parse(self) -> None:
+        """Read the header, and check it."""
+        handle = self.handle
         length = int.from_bytes(handle.pread(0, _LENGTH), "little")
         if not 0 < length <= min(MAX_HEADER, handle.size - _LENGTH):
             raise self._damaged("is truncated within its header, or is not a safetensors file")
@@ -94,27 +135,16 @@ class SafetensorsValues(StoredValues):
                 f"has {handle.size} bytes, but its tensors end at byte {start + end}"
             )
 
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of the file."""
-        with reading(self._path):
-            return digest_of([self._handle])
-
     def read(self, key: str) -> np.ndarray:
         """The value of a key."""
         import numpy as np
 
-        if key not in self.extents:
-            raise self._damaged("the file does not contain this value", key)
         dtype, shape, offset = self.extents[key]
         raw = np.empty(math.prod(shape) * ITEM_BYTES[dtype], np.uint8)
         with reading(self._path):
-            if self._handle.readinto(offset, raw.data) != raw.size:
+            if self.handle.readinto(offset, raw.data) != raw.size:
                 raise self._damaged("the file ends before the value does", key)
         return raw.view(numpy_dtype(dtype)).reshape(shape)
-
-    def close(self) -> None:
-        self._handle.close()
 
     def _roles(self, metadata: Any) -> dict[str, Role] | None:
         text = metadata.get(ROLES) if isinstance(metadata, dict) else None

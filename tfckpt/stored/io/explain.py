@@ -50,8 +50,9 @@ _SHOWN = 5
 _GZIP = b"\x1f\x8b"
 # Suffixes of Keras files, and others, that are a checkpoint each.
 KERAS_FILES = (".h5", ".hdf5", ".keras", ".weights.json")
-SINGLE_FILES = (*KERAS_FILES, ".safetensors")
-SHARD_OF_KERAS = re.compile(r"_[0-9]{5}\.weights\.h5\Z")
+_SAFETENSORS = (".safetensors", ".safetensors.index.json")
+SINGLE_FILES = (*KERAS_FILES, *_SAFETENSORS)
+SHARD = re.compile(r"_[0-9]{5}\.weights\.h5\Z|-[0-9]{5}-of-[0-9]{5}\.safetensors\Z")
 _INDEX, _META, _STATE = ".index", ".meta", "checkpoint"
 _NUMBERED = re.compile(r"(?P<name>.*)-[0-9]{1,18}", re.DOTALL)
 # keras/src/callbacks/backup_and_restore.py; tf_keras/src/distribute/worker_training_state.py
@@ -278,12 +279,11 @@ def _others(path: str, names: set[str], files: Files) -> Iterator[Finding]:
         writer = "tf_keras's BackupAndRestore"
         yield Finding((_BACKUP_OF_TF_KERAS,), writer, backup, left_out=_ITS_COUNTERS)
     yield from _prefixes(path, names)
-    keras = [
-        name for name in names if name.endswith(KERAS_FILES) and not SHARD_OF_KERAS.search(name)
-    ]
+    keras = [name for name in names if name.endswith(KERAS_FILES) and not SHARD.search(name)]
     if keras := [name for name in _in_order(keras) if name not in _BACKUP]:
         yield Finding(tuple(keras), "Keras's ModelCheckpoint or model.save", join(path, keras[-1]))
-    if single := _in_order(name for name in names if name.endswith(".safetensors")):
+    single = _in_order(name for name in names if name.endswith(_SAFETENSORS))
+    if single := [name for name in single if not SHARD.search(name)]:
         yield Finding(tuple(single), "safetensors", join(path, single[-1]))
     yield from _below(path, names, files)
 
