@@ -201,6 +201,30 @@ def holds_weights(node: Node) -> bool:
     return any(below.kind is NodeKind.VALUE and below.role is Role.WEIGHT for below in walk(node))
 
 
+def _with_weights(roots: Iterable[Node]) -> set[int]:
+    """The ids of the nodes for which :func:`holds_weights`, in one pass."""
+    above: dict[int, list[int]] = {}
+    found, seen, stack = list[int](), set[int](), list(roots)
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if node.kind is NodeKind.VALUE and node.role is Role.WEIGHT:
+            found.append(id(node))
+        for child in (*node.layers, *(child for _, child in node.children)):
+            if child.kind is not NodeKind.OPTIMIZER:
+                above.setdefault(id(child), []).append(id(node))
+            stack.append(child)
+        stack.extend(child for _, child in (*node.asides, *node.metrics))
+    holding = set(found)
+    while found:
+        new = [one for one in above.get(found.pop(), ()) if one not in holding]
+        holding.update(new)
+        found.extend(new)
+    return holding
+
+
 def walk(node: Node) -> Iterator[Node]:
     """The node and everything below it, each once, without optimizers and metrics."""
     seen, stack = {id(node)}, [node]
@@ -240,8 +264,10 @@ class _Naming:
         self._aliases: dict[str, str] = {}
         self._optimizers: dict[str, Node] = {}
         self._asides: list[tuple[str, Node, str]] = []
+        self._holding: set[int] = set()
 
     def run(self, roots: Mapping[str, Node]) -> Names:
+        self._holding = _with_weights(roots.values())
         lone = {MODEL} if MODEL in self._keras_roots else set()
         for names in (lone, set(roots) - lone):
             self._walk([(path, roots[path], "") for path in sorted(names)])
@@ -311,7 +337,7 @@ class _Naming:
             if id(child) not in listed:
                 attributes.add(edge.lstrip("_"))
         taken = given | attributes
-        for index, layer in enumerate(sorted(sequence.layers, key=holds_weights, reverse=True)):
+        for index, layer in enumerate(sorted(sequence.layers, key=self._holds, reverse=True)):
             component = _one_level(layer.label) or f"layer_with_weights-{index}"
             base = layer.base or (component if component in attributes else "")
             while base:
@@ -326,12 +352,12 @@ class _Naming:
             path,
             sequence,
             SEQUENCE,
-            (_row(component, layer, sequence.wires) for component, layer in named),
+            (_row(*each, sequence.wires) for each in named if self._is_layer(each[1])),
         )
         self._also_called(path, named)
 
-    def _hold(self, path: str, node: Node, kind: str, rows: Iterable[Layer | None]) -> None:
-        if path and (layers := tuple(row for row in rows if row is not None)):
+    def _hold(self, path: str, node: Node, kind: str, rows: Iterable[Layer]) -> None:
+        if path and (layers := tuple(rows)):
             self._containers[path] = Container(kind, layers, node.order, node.sizes)
 
     def _also_called(self, path: str, named: list[tuple[str, Node]]) -> None:
@@ -356,19 +382,42 @@ class _Naming:
             if (
                 edge == "_" + component
                 and node.kind is not NodeKind.OPTIMIZER
-                and _by_user(edge, child)
+                and self._holds(child)
+                and not (child.kind is NodeKind.VALUE and edge.endswith(_OF_KERAS))
             ):
                 self._private[_join(path, component)] = edge
             named.append((component, child))
         if node.kind is NodeKind.LIST:
-            self._hold(path, node, LIST if node.indexed else DICT, _listed(node, named))
+            self._hold(path, node, LIST if node.indexed else DICT, self._listed(node, named))
         elif node.kind is NodeKind.GROUP:
             self._hold(
-                path, node, ATTRIBUTES, (_row(*each) for each in sorted(dict(named).items()))
+                path,
+                node,
+                ATTRIBUTES,
+                (_row(*each) for each in sorted(dict(named).items()) if self._is_layer(each[1])),
             )
         for component, child in sorted(named, key=itemgetter(0)):
             lone = child.role is Role.SEED and seeds == 1
             yield _join(path, component), child, path if lone else ""
+
+    def _listed(self, node: Node, named: Iterable[tuple[str, Node]]) -> Iterator[Layer]:
+        """The layers in a list or dict, in order, and the variables in a list."""
+        components = {id(child): component for component, child in named}
+        called = Counter(given_name(child.label) for _, child in node.children)
+        for child in {id(child): child for _, child in node.children}.values():
+            component = components[id(child)]
+            if child.role is Role.WEIGHT and child.kind is NodeKind.VALUE and component.isdecimal():
+                own = given_name(child.label)
+                own = own if called[own] == 1 else ""
+                yield Layer(component, own, given=bool(own), cls=VARIABLE)
+            elif self._is_layer(child):
+                yield _row(component, child)
+
+    def _is_layer(self, node: Node) -> bool:
+        return node.kind not in (NodeKind.VALUE, NodeKind.OPTIMIZER) and self._holds(node)
+
+    def _holds(self, node: Node) -> bool:
+        return id(node) in self._holding
 
     def _value_name(self, path: str, node: Node, owner: str) -> str:
         root = path.partition("/")[0]
@@ -403,17 +452,8 @@ class _Naming:
         self._values[name] = Name(name, node, role, slot, of)
 
 
-def _by_user(edge: str, child: Node) -> bool:
-    """Whether an attribute with weights was named by the user, not by Keras."""
-    return holds_weights(child) and not (child.kind is NodeKind.VALUE and edge.endswith(_OF_KERAS))
-
-
-def _row(
-    place: str, node: Node, wires: Mapping[int, tuple[str, str]] | None = None
-) -> Layer | None:
-    """A layer as it stands in a container; None without weights, or for what is no layer."""
-    if node.kind in (NodeKind.VALUE, NodeKind.OPTIMIZER) or not holds_weights(node):
-        return None
+def _row(place: str, node: Node, wires: Mapping[int, tuple[str, str]] | None = None) -> Layer:
+    """A layer as it stands in a container."""
     own, auto = _one_level(node.label), bool(node.base and node.label)
     return Layer(
         place,
@@ -426,20 +466,6 @@ def _row(
         node.settings,
         node.beside,
     )
-
-
-def _listed(node: Node, named: Iterable[tuple[str, Node]]) -> Iterator[Layer | None]:
-    """The layers in a list or dict, in order, and the variables in a list."""
-    components = {id(child): component for component, child in named}
-    called = Counter(given_name(child.label) for _, child in node.children)
-    for child in {id(child): child for _, child in node.children}.values():
-        component = components[id(child)]
-        if child.role is Role.WEIGHT and child.kind is NodeKind.VALUE and component.isdecimal():
-            own = given_name(child.label)
-            own = own if called[own] == 1 else ""
-            yield Layer(component, own, given=bool(own), cls=VARIABLE)
-        else:
-            yield _row(component, child)
 
 
 def _one_level(label: str) -> str:

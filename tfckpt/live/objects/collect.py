@@ -125,7 +125,13 @@ def collect_as(
     nodes: dict[str, Node] = {}
     # Models first: a variable of a model is a weight, even if it is also passed elsewhere.
     for component, obj in sorted(given.items(), key=lambda item: (item[0] not in models, item[0])):
-        if (node := tree.node(obj, Role.STATE)) is not None:
+        try:
+            node = tree.node(obj, Role.STATE)
+        except RecursionError:
+            hint = "Python's limit can be raised before: sys.setrecursionlimit(10_000)"
+            message = f"{component}: its objects are nested too deeply"
+            raise UntrackedError(message, hint=hint) from None
+        if node is not None:
             nodes[component] = node
     if names.MODEL in models:
         promote_optimizer(nodes)

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfckpt.core.inventory import weak_base
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tfckpt.stored.formats.graph_reader import GraphReader
 
 INNER = "_functional"
 OPERATIONS = "_operations"
+_DEEPEST = 64  # no writer nests layers deeper
 
 
 def sequence_names(
@@ -70,7 +71,7 @@ def attribute_names(reader: GraphReader, edges: Mapping[str, int]) -> dict[int, 
 
 def _scopes(reader: GraphReader, layers: list[int]) -> list[list[Scope]]:
     """The scopes below each layer; a variable below several belongs to the nearest."""
-    below = [list(_variables(reader, layer)) for layer in layers]
+    below = [_variables(reader, layer) for layer in layers]
     nearest: dict[int, int] = {}
     for variables in below:
         for depth, _, variable in variables:
@@ -85,22 +86,29 @@ def _scopes(reader: GraphReader, layers: list[int]) -> list[list[Scope]]:
     ]
 
 
-def _variables(reader: GraphReader, index: int) -> Iterator[tuple[int, int, int]]:
-    """``(depth, sequences, variable)`` below a layer: how many layers, and models, lead to it."""
+def _variables(reader: GraphReader, index: int) -> list[tuple[int, int, int]]:
+    """``(depth, sequences, variable)`` below a layer: how many layers, and models, lead to it.
+
+    Empty if layers are nested too deeply for a name.
+    """
+    found = []
     seen, todo = {index}, [(1, int(reader.is_sequence(index)), index)]
     while todo:
         depth, sequences, current = todo.pop()
+        if depth > _DEEPEST:
+            return []
         if reader.is_sequence(current) or not reader.is_optimizer(current):
             for child in _below(reader, current):
                 if child in seen:
                     continue
                 seen.add(child)
                 if reader.nodes[child].attributes:
-                    yield depth, sequences, child
+                    found.append((depth, sequences, child))
                 elif reader.is_container(child):
                     todo.append((depth, sequences, child))
                 else:
                     todo.append((depth + 1, sequences + reader.is_sequence(child), child))
+    return found
 
 
 def _below(reader: GraphReader, index: int) -> Iterable[int]:
