@@ -127,9 +127,12 @@ def _regular(path: str, flags: int) -> int:
         if error.errno in _SPECIAL:
             raise NotAFileError(error.errno, "is not a regular file", path) from error
         raise
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise NotAFileError(errno.EINVAL, "is not a regular file", path)
+    except BaseException:  # Ctrl-C included
         os.close(descriptor)
-        raise NotAFileError(errno.EINVAL, "is not a regular file", path)
+        raise
     return descriptor
 
 
