@@ -93,8 +93,8 @@ def _restore(
 ) -> Restoration:
     with _planned(chosen, objects, counter, workers) as (prepared, resumption):
         _check_stored_step(prepared)
-        graph = prepared.stored.graph
-        if resumption is not None and graph is not None:  # TensorFlow reads these within `fit`
+        graph = prepared.stored.graph if resumption is not None else None
+        if graph is not None:  # TensorFlow reads these within `fit`
             states = (key for key, one in graph.entries.items() if one.dtype == "variant")
             graph.verify([OBJECT_GRAPH, *states])
         if fit is not None and resumption is not None and resumption.waits(fit):
