@@ -51,6 +51,8 @@ class CommandParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Say what is wrong, below it what is expected."""
         text = _SWITCH.sub(r"\1 takes no value: it is off unless it is given", message)
+        if text.endswith("required: DIR"):
+            text += ", a directory of checkpoints"
         usage = self.format_usage().rstrip()
         raise UsageError(f"{text.removeprefix('argument ')}\n{usage}", self.prog)
 

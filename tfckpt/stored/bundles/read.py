@@ -214,12 +214,12 @@ def read_strings(handle: Handle, entry: BundleEntry, path: str, name: str) -> li
         message = f"invalid string length: {error}"
         raise DamagedCheckpointError(message, path=path, name=name) from None
     head, start = data[start : start + 4], start + 4
+    crc = google_crc32c.value(packed(lengths))
+    if len(head) == 4 and crc != unmask(struct.unpack("<I", head)[0]):
+        message = "the string lengths do not match their checksum"
+        raise DamagedCheckpointError(message, path=path, name=name)
     if len(head) < 4 or start + sum(lengths) != len(data):
         message = f"the string lengths do not add up to {entry.nbytes} bytes"
-        raise DamagedCheckpointError(message, path=path, name=name)
-    crc = google_crc32c.value(packed(lengths))
-    if crc != unmask(struct.unpack("<I", head)[0]):
-        message = "the string lengths do not match their checksum"
         raise DamagedCheckpointError(message, path=path, name=name)
     check(google_crc32c.extend(crc, data[start - 4 :]), entry, path, name)
     elements = []
