@@ -26,7 +26,7 @@ from tfckpt.policy.load import CONFIGS
 from tfckpt.policy.messages import keys_of, show_value
 from tfckpt.run import Run
 from tfckpt.stored.commits.discovery import candidates
-from tfckpt.stored.io.explain import is_checkpoint, is_directory, not_found, shown
+from tfckpt.stored.io.explain import SINGLE_FILES, is_checkpoint, is_directory, not_found, shown
 from tfckpt.stored.io.files import LOCAL, absolute
 from tfckpt.training.moment import check_step
 from tfckpt.training.restore_by_config import plan_first, restore_first, warn_of
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from tfckpt.planning import Plan, RestoreReport
     from tfckpt.planning.suggested import Suggestion
 
-_NO_CONFIGS = (".weights.json", ".safetensors.index.json", ".tfckpt.json")
 ConfigSource: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any] | Config"
 
 
@@ -226,7 +225,7 @@ def _once(
         objects = _objects(call, model, objects)
         checked(objects)
         return _Once(config, objects, path=path)
-    if path is not None and not _has_config_name(path) and not LOCAL.exists(path):
+    if path is not None and not has_config_name(path) and not LOCAL.exists(path):
         message = f"there is neither a checkpoint nor a config file {absolute(path)}"
         raise CheckpointNotFoundError(message, hint=not_found(path, LOCAL).hint)
     if own := [*(key for key, value in given._asdict().items() if value is not None), *keys]:
@@ -247,13 +246,14 @@ def _path(source: object) -> str | None:
 
 def _is_checkpoint(path: str) -> bool:
     """Whether a path is one, or a directory, rather than a config."""
-    if _has_config_name(path):
+    if has_config_name(path):
         return False
     return "://" in path or is_checkpoint(path, files_of(path))
 
 
-def _has_config_name(path: str) -> bool:
-    return path.endswith(CONFIGS) and not path.endswith(_NO_CONFIGS)
+def has_config_name(path: str) -> bool:
+    """Whether a path is called like a config, and not like a checkpoint in JSON."""
+    return path.endswith(CONFIGS) and not path.endswith((*SINGLE_FILES, ".tfckpt.json"))
 
 
 def _config_of(path: str, policy: Policy, select: Any) -> Config:

@@ -6,7 +6,6 @@ Each imports what it needs when it is called: `verify` has no use for configs.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import re
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from tfckpt.manager.directory import Directory
     from tfckpt.manager.retention import Decision
     from tfckpt.policy import Config, Keep, Policy
-    from tfckpt.tools.listing import ListedCheckpoint, Undamaged
+    from tfckpt.tools.listing import ListedCheckpoint
     from tfckpt.tools.rewriting import WrittenFiles
     from tfckpt.tools.selection import SelectedValues
     from tfckpt.tools.verification import Verdict
@@ -175,6 +174,7 @@ def prune(arguments: Namespace) -> int:
     """Delete, or show what would be deleted; returns 1 if a checkpoint could not be deleted."""
     from tfckpt.tools.find_checkpoint import files_of
     from tfckpt.tools.listing import listing, undamaged_of
+    from tfckpt.tools.verification import decided
 
     path, rules, yes = arguments.DIR, _rules(arguments), arguments.yes
     found = listing(path, files_of(path))
@@ -186,8 +186,8 @@ def prune(arguments: Namespace) -> int:
     if yes:
         directory.claim()  # also completes interrupted deletions
         # Another process may have changed the directory.
-        found, undamaged = _sound(path, directory.checkpoint_name, rules)
-        directory, decision = undamaged.directory, undamaged.decide(rules)
+        found, undamaged, decision = decided(path, directory.checkpoint_name, rules)
+        directory = undamaged.directory
         failed = directory.release(directory.checkpoints(), decision)
     freed = sum(
         checkpoint.nbytes
@@ -211,32 +211,6 @@ def prune(arguments: Namespace) -> int:
     for prefix, error in failed.items():
         print(f"tfckpt: {printable(prefix)}: could not be deleted: {error}", file=sys.stderr)
     return 1 if failed else 0
-
-
-def _sound(path: str, name: str, rules: Sequence[Keep]) -> tuple[list[ListedCheckpoint], Undamaged]:
-    """What is in the directory, and what of it the rules decide about: if they delete any, the
-    newest has been read to its end.
-    """
-    from tfckpt.stored.commits.discovery import CheckpointKind
-    from tfckpt.tools.find_checkpoint import files_of
-    from tfckpt.tools.listing import listing, undamaged_of
-    from tfckpt.tools.verification import verify_one
-
-    files, found = files_of(path), listing(path, files_of(path))
-    while True:
-        undamaged = undamaged_of(path, found, name)
-        if not undamaged.decide(rules).delete:
-            return found, undamaged
-        newest = undamaged.saved[-1].prefix
-        if not (faults := verify_one(newest, files).faults):
-            return found, undamaged
-        problem = f"{faults[0].file}: {faults[0].message}"
-        found = [
-            dataclasses.replace(one, state=CheckpointKind.DAMAGED.value, problem=problem)
-            if one.prefix == newest
-            else one
-            for one in found
-        ]
 
 
 def _print_pruned(

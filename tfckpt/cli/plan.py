@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 import tfckpt
+from tfckpt.calls import has_config_name
 from tfckpt.cli.terminal import UsageError, is_terminal
 from tfckpt.core.text import printable
 from tfckpt.errors import NotInstalledError
 from tfckpt.planning import Severity
-from tfckpt.policy.load import CONFIGS
 from tfckpt.policy.messages import short
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ _STYLES = {
 def plan(arguments: Namespace) -> int:
     """Print a plan; returns 1 if it is refused, unless --write has written a policy for it."""
     source, file, lock = arguments.CONFIG, arguments.write, arguments.lock
-    if file is not None and source.endswith(CONFIGS):
+    if file is not None and has_config_name(source):
         raise UsageError(f"--write needs a checkpoint, not a config: add the lines to {source}")
     written = False
     with contextlib.redirect_stdout(sys.stderr):

@@ -297,7 +297,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         with Together(self._checkpoint._tfckpt.workers(), "save", SaveError) as together:
             if together.chief:
                 self._files.claim_for(needed(self._checkpoint._tfckpt.live().inventory))
-                self._files.mend_state(self.retention())
+                self._files.mend_state(self.retention)
             together.exchange("claim")
 
     def _begin(

@@ -270,12 +270,12 @@ class Directory:
         """
         return commit.claim(self.path, self.checkpoint_name, self.files)
 
-    def mend_state(self, decision: Decision) -> None:
+    def mend_state(self, decide: Callable[[], Decision]) -> None:
         """Write the state file if the newest checkpoint is not in it, as after a failed write."""
         found = self.checkpoints()
         if found and not self._may_be_named()(found[-1].prefix):
             with contextlib.suppress(OSError, SaveError):  # the next save tries again
-                self.write_state(found, decision.last_preserved)
+                self.write_state(found, decide().last_preserved)
 
     def claim_for(self, nbytes: int) -> None:
         """:meth:`claim` before a training, checking that a save of ``nbytes`` is possible."""

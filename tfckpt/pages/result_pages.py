@@ -14,7 +14,7 @@ from tfckpt.planning import Severity
 from tfckpt.stored.formats.checkpoint import KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from tfckpt.core.inventory import Entry, Restored
     from tfckpt.planning import Plan
@@ -22,8 +22,13 @@ if TYPE_CHECKING:
     from tfckpt.tools.inspection import Inspection
     from tfckpt.tools.statistics import Statistics
 
-_ROLES = {"weight": "green", "seed": "violet", "metric": "teal", "state": "blue"}
-_OF_OPTIMIZER = dict.fromkeys(("slot", "iterations", "hyperparameter"), "amber")
+_ROLES = {
+    **dict.fromkeys(("slot", "iterations", "hyperparameter"), "amber"),
+    "weight": "green",
+    "seed": "violet",
+    "metric": "teal",
+    "state": "blue",
+}
 _KINDS = {
     **dict.fromkeys(("only a", "only b"), "orange"),
     "shape": "red",
@@ -70,14 +75,14 @@ def _checkpoint(found: Inspection) -> Iterator[str]:
         pairs += record.versions.items()
     yield facts(pairs)
     yield from _lineage(record.lineage if record else ())
-    yield from _picture("Size by layer", _by_layer((e, e.nbytes) for e in entries), "size")
+    yield from _picture("Size by layer", _by_layer((e, e.nbytes) for e in entries), _size)
     yield "<h2>Values</h2>"
     measured = found.statistics or {}
     rows = [
         (
             entry.name,
             [
-                tag(entry.role.value, (_ROLES | _OF_OPTIMIZER).get(entry.role.value, "grey")),
+                tag(entry.role.value, _ROLES.get(entry.role.value, "grey")),
                 Cell(text(signature(entry))),
                 Cell(size(entry.nbytes), entry.nbytes),
                 *_measured(measured.get(entry.name)),
@@ -154,9 +159,9 @@ def _difference(found: ComparedCheckpoints) -> Iterator[str]:
         largest: dict[str, float] = {}
         for entry, value in changed:
             largest[_layer(entry)] = max(largest.get(_layer(entry), 0.0), value)
-        yield from _picture("Largest relative change by layer", largest, "share")
+        yield from _picture("Largest relative change by layer", largest, number)
     else:
-        yield from _picture("Different values by layer", _by_layer(changed), "count")
+        yield from _picture("Different values by layer", _by_layer(changed), "{:,.0f}".format)
     yield "<h2>Values that differ</h2>"
     measures = dict.fromkeys(("elements that differ", "largest", "relative"), True)
     heads = {"difference": False, "type": False, **measures}
@@ -171,9 +176,9 @@ def _plan(plan: Plan) -> Iterator[str]:
     counts = [(status.value, f"{count:,}") for status, count in plan.counts.items()]
     yield facts([("policy", plan.policy), *counts, ("chosen", plan.chosen)])
     if plan.suggestion is not None:
-        yield f'<h2>Suggestion</h2><pre class="quiet">{text_lines(str(plan.suggestion))}</pre>'
+        yield f'<h2>Suggestion</h2><pre class="quiet">{_lines(str(plan.suggestion))}</pre>'
     assigned = ((step.entry, step.entry.nbytes) for step in plan.assignments)
-    yield from _picture("What is restored, by layer", _by_layer(assigned), "size")
+    yield from _picture("What is restored, by layer", _by_layer(assigned), _size)
     yield "<h2>Values</h2>"
     rows = [
         (
@@ -191,9 +196,13 @@ def _plan(plan: Plan) -> Iterator[str]:
     yield from table(rows, heads, "values")
 
 
-def text_lines(several: str) -> str:
+def _lines(several: str) -> str:
     """Text of several lines, escaped for HTML."""
     return "\n".join(map(text, several.splitlines()))
+
+
+def _size(nbytes: float) -> str:
+    return size(round(nbytes))
 
 
 def _layer(entry: Entry) -> str:
@@ -208,8 +217,7 @@ def _by_layer(values: Iterable[tuple[Entry, float]]) -> dict[str, float]:
     return sums
 
 
-def _picture(title: str, shares: dict[str, float], kind: str) -> Iterator[str]:
-    units = {"size": lambda n: size(round(n)), "share": number, "count": lambda n: f"{n:,.0f}"}
-    if len(shares) > 1 and (drawn := bars(shares, units[kind])):
+def _picture(title: str, shares: dict[str, float], unit: Callable[[float], str]) -> Iterator[str]:
+    if len(shares) > 1 and (drawn := bars(shares, unit)):
         yield f"<h2>{title}</h2>"
         yield drawn

@@ -31,11 +31,14 @@ from tfckpt.tools.find_checkpoint import checkpoints_in, files_of, is_checkpoint
 from tfckpt.tools.inspection import silent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from tfckpt.manager.retention import Decision
+    from tfckpt.policy import Keep
     from tfckpt.stored.bundles.values import StoredValues
     from tfckpt.stored.commits.discovery import Candidate
     from tfckpt.tools.inspection import Progress
+    from tfckpt.tools.listing import ListedCheckpoint, Undamaged
 
 BATCH = 64 << 20  # bytes between two progress reports
 
@@ -269,6 +272,28 @@ def _missing_index(candidate: Candidate) -> Verdict | None:
     message = "the index is missing: it was deleted, not copied, or never written"
     fault = Fault(f"{candidate.prefix}.index", "", message)
     return Verdict(candidate.prefix, "", 0, 0, (fault,))
+
+
+def decided(
+    path: str, name: str, rules: Sequence[Keep]
+) -> tuple[list[ListedCheckpoint], Undamaged, Decision]:
+    """What is in a directory, and what rules decide; if they delete any, the newest was read."""
+    from tfckpt.tools.listing import listing, undamaged_of
+
+    files = files_of(path)
+    found = listing(path, files)
+    while True:
+        undamaged = undamaged_of(path, found, name)
+        decision, newest = undamaged.decide(rules), undamaged.saved[-1].prefix
+        if not decision.delete or not (faults := verify_one(newest, files).faults):
+            return found, undamaged, decision
+        problem = f"{faults[0].file}: {faults[0].message}"
+        found = [
+            dataclasses.replace(one, state=CheckpointKind.DAMAGED.value, problem=problem)
+            if one.prefix == newest
+            else one
+            for one in found
+        ]
 
 
 def move_away(path: str, files: Files) -> str:

@@ -32,12 +32,8 @@ from tfckpt.planning import Plan, RestoreReport, Severity, make_plan, union_of
 from tfckpt.planning.suggestion import suggest
 from tfckpt.stored.commits.record_file import path_of
 from tfckpt.stored.formats.average import Average, open_average
-from tfckpt.stored.formats.open import (
-    KERAS_SUFFIXES,
-    StoredCheckpoint,
-    open_checkpoint,
-    refuse_absent,
-)
+from tfckpt.stored.formats.open import StoredCheckpoint, open_checkpoint, refuse_absent
+from tfckpt.stored.io.explain import KERAS_FILES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -140,7 +136,7 @@ def prepare(
         stack.enter_context(live_objects())
         for choice in choices:
             build.build_models(given, choice.policy.build)
-        orders = any(str(choice.place).endswith(KERAS_SUFFIXES) for choice in choices)
+        orders = any(str(choice.place).endswith(KERAS_FILES) for choice in choices)
         pause = stack.enter_context(contextlib.ExitStack())
         pause.enter_context(gc_paused())
         live = collect(objects, root, orders=orders)

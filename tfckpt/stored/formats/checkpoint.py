@@ -6,19 +6,25 @@ Each format has its own reader; restore, inspection and comparison use only what
 from __future__ import annotations
 
 import dataclasses
+from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from tfckpt.errors import DamagedCheckpointError
+from tfckpt.stored.bundles.values import StoredValues
+from tfckpt.stored.io.files import digest_of, reading
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from contextlib import ExitStack
 
+    import numpy as np
     from typing_extensions import Self
 
     from tfckpt.core.inventory import Inventory, Root
     from tfckpt.stored.bundles.bundle import Bundle
-    from tfckpt.stored.bundles.values import StoredValues
     from tfckpt.stored.commits.record_file import CommitRecord
-    from tfckpt.stored.io.files import Files
+    from tfckpt.stored.io.files import Files, Handle
 
 
 class Opening(NamedTuple):
@@ -77,3 +83,45 @@ class StoredCheckpoint:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class Reader(Protocol):
+    """An open file."""
+
+    def read(self, key: str, /) -> np.ndarray:
+        """The value of a key that the file has."""
+
+
+class FileValues(StoredValues):
+    """The values of open files without an index in common, each of which reads its own."""
+
+    def __init__(
+        self,
+        path: str,
+        readers: Iterable[tuple[Reader, Iterable[str]]],
+        handles: Sequence[Handle],
+        closing: ExitStack,
+    ) -> None:
+        self._path = path
+        self._handles = handles
+        self._closing = closing
+        self._owners: dict[str, Reader] = {}
+        for reader, keys in readers:
+            for key in keys:
+                if self._owners.setdefault(key, reader) is not reader:
+                    raise DamagedCheckpointError("is in two shards", path=path, name=key)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the content of all files, concatenated."""
+        with reading(self._path):
+            return digest_of(self._handles)
+
+    def read(self, key: str) -> np.ndarray:
+        if (owner := self._owners.get(key)) is None:
+            message = "the file does not contain this value"
+            raise DamagedCheckpointError(message, path=self._path, name=key)
+        return owner.read(key)
+
+    def close(self) -> None:
+        self._closing.close()

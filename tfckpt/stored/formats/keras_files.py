@@ -18,22 +18,18 @@ import json
 import os
 import tempfile
 import zipfile
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import CheckpointError, DamagedCheckpointError, UnsupportedCheckpointError
-from tfckpt.stored.bundles.values import StoredValues
 from tfckpt.stored.formats import keras2_h5, keras_objects
-from tfckpt.stored.formats.checkpoint import StoredCheckpoint
+from tfckpt.stored.formats.checkpoint import FileValues, StoredCheckpoint
 from tfckpt.stored.formats.hdf5 import H5Group, Hdf5, OpenedFile
 from tfckpt.stored.formats.keras_layers import KERAS_BASES
 from tfckpt.stored.formats.safetensors import open_safetensors
-from tfckpt.stored.io.files import digest_of, join, reading
+from tfckpt.stored.io.files import content, join, reading
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
-    import numpy as np
+    from collections.abc import Collection, Iterator, Mapping
 
     from tfckpt.stored.formats.checkpoint import Opening
     from tfckpt.stored.io.files import Files, Handle
@@ -75,17 +71,18 @@ def open_archive(path: str, opening: Opening) -> StoredCheckpoint:
 
 def open_shards(path: str, opening: Opening) -> StoredCheckpoint:
     """Open the shards that a ``.weights.json`` or the index of safetensors lists beside itself."""
-    with _Parts(path, opening.files) as parts:
-        handle = parts.open(path)
-        names = _shards(_json(handle.pread(0, min(handle.size, MAX_TEXT)), path), path)
-        shards = [join(os.path.split(path)[0], name) for name in names]
-        if missing := next((one for one in shards if not opening.files.exists(one)), ""):
-            message = f"does not exist, but {path} lists it as a shard"
-            hint = "Copy all shards along with the file that lists them."
-            raise DamagedCheckpointError(message, path=missing, hint=hint)
-        if all(name.endswith(".safetensors") for name in names):
-            parts.closing.close()
-            return open_safetensors(path, opening, shards)
+    files = opening.files
+    with reading(path):
+        names = _shards(_json(content(path, files, MAX_TEXT), path), path)
+    shards = [join(os.path.split(path)[0], name) for name in names]
+    if missing := next((one for one in shards if not files.exists(one)), ""):
+        message = f"does not exist, but {path} lists it as a shard"
+        hint = "Copy all shards along with the file that lists them."
+        raise DamagedCheckpointError(message, path=missing, hint=hint)
+    if all(name.endswith(".safetensors") for name in names):
+        return open_safetensors(path, opening, shards)
+    with _Parts(path, files) as parts:
+        parts.open(path)  # belongs to the digest
         for shard in shards:
             parts.add(shard, OpenedFile(parts.open(shard)))
         return parts.opened({}, opening.bases)
@@ -135,8 +132,8 @@ class Archive:
         file: Any = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 (closed with the archive)
         self._unpacked.append(file)
         size = 0
-        with self._reading(name), self._zip.open(member) as content:
-            while part := content.read(_CHUNK):
+        with self._reading(name), self._zip.open(member) as packed:
+            while part := packed.read(_CHUNK):
                 size += len(part)
                 file.write(part)
         if size != limit:
@@ -197,7 +194,9 @@ class _Parts:
 
     def opened(self, config: Mapping[str, Any], bases: Collection[str]) -> StoredCheckpoint:
         """The checkpoint, its values named."""
-        root, owners = _merged(self._files, self._path)
+        readers = [(file, (dataset.path for dataset in file.root.walk())) for file in self._files]
+        values = FileValues(self._path, readers, self._handles, self.closing)
+        root = _merged(self._files)
         all_bases = KERAS_BASES | set(bases)
         first = self._files[0]
         if keras2_h5.is_legacy(root):
@@ -209,51 +208,13 @@ class _Parts:
             message = "is an HDF5 file but was not written by Keras: it lists no layers"
             hint = "Read its arrays with h5py."
             raise UnsupportedCheckpointError(message, path=self._path, hint=hint)
-        values = KerasValues(self._path, owners, self._handles, self.closing)
         return StoredCheckpoint(self._path, inventory, values, kind)
 
 
-class KerasValues(StoredValues):
-    """The values of open HDF5 files; opening fails if a shard is missing."""
-
-    def __init__(
-        self,
-        path: str,
-        owners: Mapping[str, Hdf5],
-        handles: Sequence[Handle],
-        closing: contextlib.ExitStack,
-    ) -> None:
-        self._path = path
-        self._owners = owners
-        self._handles = handles
-        self._closing = closing
-
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of the content of all files, concatenated."""
-        with reading(self._path):
-            return digest_of(self._handles)
-
-    def read(self, key: str) -> np.ndarray:
-        if (owner := self._owners.get(key)) is None:
-            message = "the file does not contain this value"
-            raise DamagedCheckpointError(message, path=self._path, name=key)
-        return owner.read(key)
-
-    def close(self) -> None:
-        self._closing.close()
-
-
-def _merged(files: list[Hdf5], path: str) -> tuple[H5Group, dict[str, Hdf5]]:
-    """The groups of all shards as one tree, and dataset path → its file."""
-    owners: dict[str, Hdf5] = {}
-    for file in files:
-        for dataset in file.root.walk():
-            if owners.setdefault(dataset.path, file) is not file:
-                message = "is in two shards"
-                raise DamagedCheckpointError(message, path=path, name=dataset.path)
+def _merged(files: list[Hdf5]) -> H5Group:
+    """The groups of all shards as one tree."""
     if len(files) == 1:
-        return files[0].root, owners
+        return files[0].root
     root = H5Group("")
     todo = [(root, file.root) for file in files]
     while todo:
@@ -262,7 +223,7 @@ def _merged(files: list[Hdf5], path: str) -> tuple[H5Group, dict[str, Hdf5]]:
         into.attributes |= group.attributes
         for name, child in group.groups.items():
             todo.append((into.groups.setdefault(name, H5Group(child.path)), child))
-    return root, owners
+    return root
 
 
 def _weights(archive: Archive, path: str) -> Iterator[str]:

@@ -17,7 +17,7 @@ from tfckpt.stored.bundles.keys import OBJECT_GRAPH
 from tfckpt.stored.bundles.table import looks_like_table
 from tfckpt.stored.formats.checkpoint import Opening, StoredCheckpoint
 from tfckpt.stored.formats.tensorflow import is_saved_model, open_bundle
-from tfckpt.stored.io.explain import SUFFIX, VARIABLES, shards_of
+from tfckpt.stored.io.explain import KERAS_FILES, SUFFIX, VARIABLES, shards_of
 from tfckpt.stored.io.files import LOCAL, Files
 
 if TYPE_CHECKING:
@@ -42,14 +42,14 @@ def open_checkpoint(
 
 def refuse_absent(stored: StoredCheckpoint, keys: Iterable[str] = ()) -> None:
     """Raise where a data file with one of these values, or with the names, is missing."""
-    for key in (*(() if stored.record else (OBJECT_GRAPH,)), *keys):
+    names = [] if stored.record else [OBJECT_GRAPH]
+    for key in (*names, *keys):
         if error := stored.values.lost(key):
             entries = stored.inventory.entries.values()
             raise error.named({entry.key: entry.name for entry in entries} | {OBJECT_GRAPH: ""})
 
 
 _PEEK = 16
-KERAS_SUFFIXES = (".h5", ".hdf5", ".keras", ".weights.json")
 
 
 def _opener(path: str, files: Files) -> Callable[[str, Opening], StoredCheckpoint]:
@@ -64,7 +64,7 @@ def _opener(path: str, files: Files) -> Callable[[str, Opening], StoredCheckpoin
     if indexed or SUFFIX.search(path):
         return open_bundle
     content = _ends(path, files)
-    if content == (b"", b"") and path.endswith(KERAS_SUFFIXES):
+    if content == (b"", b"") and path.endswith(KERAS_FILES):
         hint = "The writer may have been interrupted; save or copy the file again."
         raise DamagedCheckpointError("is an empty file", path=path, hint=hint)
     content = content or _ends(next(iter(shards_of(path, files)), ""), files)

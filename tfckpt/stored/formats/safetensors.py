@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.core import names
@@ -21,10 +20,9 @@ from tfckpt.core.dtypes import ITEM_BYTES, numpy_dtype
 from tfckpt.core.inventory import Entry, Inventory, Role
 from tfckpt.core.optimizer_names import optimizer_value
 from tfckpt.errors import DamagedCheckpointError
-from tfckpt.stored.bundles.values import StoredValues
-from tfckpt.stored.formats.checkpoint import StoredCheckpoint
+from tfckpt.stored.formats.checkpoint import FileValues, StoredCheckpoint
 from tfckpt.stored.formats.export import METADATA, ROLES, TENSORS
-from tfckpt.stored.io.files import digest_of, reading
+from tfckpt.stored.io.files import Handle, reading
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from tfckpt.stored.formats.checkpoint import Opening
-    from tfckpt.stored.io.files import Handle
 
 MAX_HEADER = 100_000_000  # the format's own limit
 _LENGTH = 8
@@ -48,71 +45,38 @@ def looks_like_safetensors(head: bytes) -> bool:
 
 def open_safetensors(path: str, opening: Opening, shards: Sequence[str] = ()) -> StoredCheckpoint:
     """Open a safetensors file, or the shards of an index."""
-    with contextlib.ExitStack() as stack:
-        files = []
+    closing, files, handles = contextlib.ExitStack(), list[_File](), list[Handle]()
+    try:
         for name in shards or (path,):
             with reading(name):
-                files.append(_File(name, opening.files.open_read(name)))
-                stack.callback(files[-1].handle.close)
-                files[-1].parse()
-        values = SafetensorsValues(path, files)
+                handles.append(opening.files.open_read(name))
+                closing.callback(handles[-1].close)
+                files.append(_File(name, handles[-1]))
+        readers = [(file, file.extents) for file in files]
+        values = FileValues(path, readers, handles, closing)
         entries = [
             _entry(key, dtype, shape, file.roles)
             for file in files
             for key, (dtype, shape, _) in file.extents.items()
         ]
-        stack.pop_all()
+    except BaseException:
+        closing.close()
+        raise
     by_name = {entry.name: entry for entry in entries}
     return StoredCheckpoint(path, Inventory(path, by_name), values, "safetensors")
-
-
-class SafetensorsValues(StoredValues):
-    """The values of open files."""
-
-    def __init__(self, path: str, files: Sequence[_File]) -> None:
-        self._path = path
-        self._files = files
-        self._owners: dict[str, _File] = {}
-        for file in files:
-            for key in file.extents:
-                if self._owners.setdefault(key, file) is not file:
-                    raise DamagedCheckpointError("is in two shards", path=path, name=key)
-
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of the content of all files, concatenated."""
-        with reading(self._path):
-            return digest_of([file.handle for file in self._files])
-
-    def read(self, key: str) -> np.ndarray:
-        """The value of a key."""
-        if (owner := self._owners.get(key)) is None:
-            message = "the file does not contain this value"
-            raise DamagedCheckpointError(message, path=self._path, name=key)
-        return owner.read(key)
-
-    def close(self) -> None:
-        for file in self._files:
-            file.handle.close()
 
 
 class _File:
     """An open file.
 
     Attributes:
-        extents: key → dtype, shape and offset, after :meth:`parse`.
+        extents: key → dtype, shape and offset.
         roles: key → role if not a weight; None in a file that tfckpt did not write.
     """
 
     def __init__(self, path: str, handle: Handle) -> None:
         self._path = path
-        self.handle = handle
-        self.extents: dict[str, tuple[str, tuple[int, ...], int]] = {}
-        self.roles: dict[str, Role] | None = None
-
-    def parse(self) -> None:
-        """Read the header, and check it."""
-        handle = self.handle
+        self._handle = handle
         length = int.from_bytes(handle.pread(0, _LENGTH), "little")
         if not 0 < length <= min(MAX_HEADER, handle.size - _LENGTH):
             raise self._damaged("is truncated within its header, or is not a safetensors file")
@@ -142,7 +106,7 @@ class _File:
         dtype, shape, offset = self.extents[key]
         raw = np.empty(math.prod(shape) * ITEM_BYTES[dtype], np.uint8)
         with reading(self._path):
-            if self.handle.readinto(offset, raw.data) != raw.size:
+            if self._handle.readinto(offset, raw.data) != raw.size:
                 raise self._damaged("the file ends before the value does", key)
         return raw.view(numpy_dtype(dtype)).reshape(shape)
 
