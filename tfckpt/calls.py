@@ -22,11 +22,11 @@ from tfckpt.live.private.tensorflow import Trackable
 from tfckpt.live.saving.untracked import checked
 from tfckpt.live.variables.flavors import flavor_of
 from tfckpt.policy import STRICT, Config, Policy, Restore, Source, load_config, load_policy
-from tfckpt.policy.load import CONFIGS
+from tfckpt.policy.load import has_config_name
 from tfckpt.policy.messages import keys_of, show_value
 from tfckpt.run import Run
 from tfckpt.stored.commits.discovery import candidates
-from tfckpt.stored.io.explain import SINGLE_FILES, is_checkpoint, is_directory, not_found, shown
+from tfckpt.stored.io.explain import is_checkpoint, is_directory, not_found, shown
 from tfckpt.stored.io.files import LOCAL, absolute
 from tfckpt.training.moment import check_step
 from tfckpt.training.restore_by_config import plan_first, restore_first, warn_of
@@ -249,11 +249,6 @@ def _is_checkpoint(path: str) -> bool:
     if has_config_name(path):
         return False
     return "://" in path or is_checkpoint(path, files_of(path))
-
-
-def has_config_name(path: str) -> bool:
-    """Whether a path is called like a config, and not like a checkpoint in JSON."""
-    return path.endswith(CONFIGS) and not path.endswith((*SINGLE_FILES, ".tfckpt.json"))
 
 
 def _config_of(path: str, policy: Policy, select: Any) -> Config:

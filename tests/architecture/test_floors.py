@@ -171,7 +171,7 @@ def loaded_after(code: str, *arguments: str) -> set[str]:
 
 @pytest.mark.parametrize(
     "module",
-    ["tfckpt", "tfckpt.stored", "tfckpt.policy", "tfckpt.planning", "tfckpt.cli.main"],
+    ["tfckpt", "tfckpt.stored", "tfckpt.policy", "tfckpt.planning", "tfckpt.cli.plan"],
 )
 def test_importing_the_light_half_does_not_import_tensorflow(module: str) -> None:
     assert not loaded_after(f"import {module}") & (TENSORFLOW | KERAS)

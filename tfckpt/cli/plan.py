@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 import tfckpt
-from tfckpt.calls import has_config_name
 from tfckpt.cli.terminal import UsageError, is_terminal
 from tfckpt.core.text import printable
 from tfckpt.errors import NotInstalledError
 from tfckpt.planning import Severity
+from tfckpt.policy.load import has_config_name
 from tfckpt.policy.messages import short
 
 if TYPE_CHECKING:

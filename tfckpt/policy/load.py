@@ -22,6 +22,7 @@ from tfckpt.policy.fields import Model
 from tfckpt.policy.messages import ConfigFault, Path, problems_of, show_value
 from tfckpt.policy.policy import Policy, RuleLocations
 from tfckpt.policy.yaml_loader import BAD, MAX_BYTES, MAX_DEPTH, Document, parse
+from tfckpt.stored.io.explain import SINGLE_FILES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -118,6 +119,11 @@ def _names(directory: str) -> list[str]:
         return os.listdir(directory or ".")  # noqa: PTH208  names, not paths
     except OSError:
         return []
+
+
+def has_config_name(path: str) -> bool:
+    """Whether a path is called like a config, and not like a checkpoint in JSON."""
+    return path.endswith(CONFIGS) and not path.endswith((*SINGLE_FILES, ".tfckpt.json"))
 
 
 def _is_config(path: str) -> bool:
