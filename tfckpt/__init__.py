@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from tfckpt import callbacks
     from tfckpt.calls import from_config, inventory, plan, restore, suggest
     from tfckpt.core.inventory import Entry, Inventory, Role
+    from tfckpt.live.adapt import register_adaptation
     from tfckpt.live.checkpoint import Checkpoint
-    from tfckpt.live.restoring.registered_functions import register_adaptation
     from tfckpt.manager.checkpoint_manager import CheckpointManager
     from tfckpt.manager.keeper import SaveReport
     from tfckpt.pages.report_page import report_page
@@ -70,7 +70,7 @@ _LAZY = {
     "inventory": "tfckpt.calls",
     "list_checkpoints": "tfckpt.tools.listing",
     "plan": "tfckpt.calls",
-    "register_adaptation": "tfckpt.live.restoring.registered_functions",
+    "register_adaptation": "tfckpt.live.adapt",
     "report_page": "tfckpt.pages.report_page",
     "restore": "tfckpt.calls",
     "rewrite": "tfckpt.tools.rewriting",

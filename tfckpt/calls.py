@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from tfckpt.core.similar import did_you_mean
 from tfckpt.errors import ARGUMENTS, CheckpointNotFoundError, PolicyError, Problem, TfckptError
 from tfckpt.live.advice import PolicyCall, adding_call
-from tfckpt.live.io.remote_files import files_of
-from tfckpt.live.objects.collect import collect
+from tfckpt.live.arguments import checked
+from tfckpt.live.flavors import flavor_of
+from tfckpt.live.inventory import collect
 from tfckpt.live.private.tensorflow import Trackable
-from tfckpt.live.saving.untracked import checked
-from tfckpt.live.variables.flavors import flavor_of
+from tfckpt.live.remote import files_of
 from tfckpt.policy import STRICT, Config, Policy, Restore, Source, load_config, load_policy
 from tfckpt.policy.load import has_config_name
 from tfckpt.policy.messages import keys_of, show_value

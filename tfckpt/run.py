@@ -9,12 +9,12 @@ import weakref
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tfckpt.errors import TfckptError
+from tfckpt.live import generators
 from tfckpt.live.advice import PolicyCall, adding_call
 from tfckpt.live.checkpoint import Checkpoint
-from tfckpt.live.distribution.workers import workers_among
-from tfckpt.live.program_state import random_state
-from tfckpt.live.saving.background import in_turn
-from tfckpt.live.variables.variables import as_int
+from tfckpt.live.turns import in_turn
+from tfckpt.live.variables import as_int
+from tfckpt.live.workers import workers_among
 from tfckpt.manager.checkpoint_manager import CheckpointManager
 from tfckpt.training.callback import callback_for
 from tfckpt.training.fits import Fits
@@ -294,4 +294,4 @@ class Run:
 
 def _generators() -> tuple[dict[str, Any], Any]:
     """The training state of a loop of one's own."""
-    return {random_state.KEY: random_state.take()}, None
+    return {generators.KEY: generators.take()}, None

@@ -26,7 +26,7 @@ from zoo.rebuilt import (
 from zoo.variables import inner
 
 import tfckpt
-from tfckpt.live.objects.collect import collect
+from tfckpt.live.inventory import collect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -17,7 +17,7 @@ from zoo.optimizers import compiled
 from zoo.variables import distinguish, inner
 
 import tfckpt
-from tfckpt.live.objects.collect import collect
+from tfckpt.live.inventory import collect
 
 if TYPE_CHECKING:
     from collections.abc import Callable

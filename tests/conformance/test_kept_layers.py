@@ -11,7 +11,7 @@ import tensorflow as tf
 from zoo.names import below, chain, weights
 
 import tfckpt
-from tfckpt.live.objects.collect import collect
+from tfckpt.live.inventory import collect
 
 
 def listing(k: Any, *names: str | None, kind: str = "list") -> Any:

@@ -15,7 +15,7 @@ from zoo.optimizers import compiled
 from zoo.variables import inner
 
 from tfckpt.errors import NamingError
-from tfckpt.live.objects.collect import collect
+from tfckpt.live.inventory import collect
 
 CELL = ("bias", "kernel", "recurrent_kernel")
 NORM = ("beta", "gamma", "moving_mean", "moving_variance")

@@ -18,7 +18,7 @@ from zoo.shapes import BATCH
 from zoo.variables import inner
 
 import tfckpt
-from tfckpt.live.objects.collect import collect
+from tfckpt.live.inventory import collect
 
 IMAGES = np.random.default_rng(1).normal(size=(2, 8, 8, 3)).astype("float32")
 INPUTS = {

@@ -18,7 +18,7 @@ from zoo.optimizers import compiled
 from zoo.variables import distinguish, inner
 
 import tfckpt
-from tfckpt.live.objects.collect import Live, collect
+from tfckpt.live.inventory import Live, collect
 
 WIDTH = 3
 

@@ -14,7 +14,7 @@ from tensorflow.python.saved_model.registration import registration
 from zoo.variables import inner
 
 import tfckpt
-from tfckpt.live.objects.collect import collect
+from tfckpt.live.inventory import collect
 from tfckpt.stored.commits import record_file
 from tfckpt.stored.formats.open import open_checkpoint
 

@@ -11,8 +11,8 @@ import tf_keras
 from tensorflow.python.eager import context
 from tensorflow.python.ops import stateful_random_ops
 
+from tfckpt.live import generators
 from tfckpt.live.private import keras as private_keras
-from tfckpt.live.program_state import random_state
 
 
 def built(flavour: Any, optimizer: Any) -> Any:
@@ -120,7 +120,7 @@ def test_fit_gives_the_train_function_an_iterator_after_on_train_begin(module: A
 def test_the_global_seed_generator_is_found_under_its_name() -> None:
     keras.random.uniform(())
     state = keras.src.random.seed_generator.global_seed_generator().state
-    assert random_state.take()["keras"] == state.numpy().tolist()
+    assert generators.take()["keras"] == state.numpy().tolist()
 
 
 def test_the_look_for_the_global_seed_generator_leaves_no_variable() -> None:
@@ -134,7 +134,7 @@ def test_the_look_for_the_global_seed_generator_leaves_no_variable() -> None:
         return create(**kwargs)
 
     with tf.variable_creator_scope(note):
-        assert "keras" not in random_state.take()
+        assert "keras" not in generators.take()
     assert made == []
 
 

@@ -16,7 +16,7 @@ from zoo.optimizers import compiled
 from zoo.variables import distinguish, inner
 
 import tfckpt
-from tfckpt.live.objects.collect import collect
+from tfckpt.live.inventory import collect
 from tfckpt.stored.formats.open import open_checkpoint
 
 

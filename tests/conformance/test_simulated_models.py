@@ -18,7 +18,7 @@ from zoo.pairs.object_graph import written
 from zoo.pairs.objects import Objects, recorded
 
 import tfckpt
-from tfckpt.live.objects.collect import collect
+from tfckpt.live.inventory import collect
 from tfckpt.stored.formats.open import open_checkpoint
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from zoo.attached import ATTACHED, chain, in_module
 from zoo.optimizers import compiled
 from zoo.variables import distinguish, inner
 
-from tfckpt.live.objects.collect import Live, collect
+from tfckpt.live.inventory import Live, collect
 from tfckpt.stored.formats.open import open_checkpoint
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from faults.power import Power
 from faults.scenarios import SCENARIOS, Scenario, directory_of
 from faults.subjects import Subject
 
-from tfckpt.live.saving import write_files
+from tfckpt.live import save
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,7 +77,7 @@ def live(
     Returns how many calls were counted and, where the process survived an error, what is wrong
     with how it went on: [] if nothing.
     """
-    write_files.files_for = lambda _: 2  # a thread of its own for a part of what is saved
+    save.files_for = lambda _: 2  # a thread of its own for a part of what is saved
     what = SCENARIOS[scenario]
     struck = Fault(Mode(fault[0]), *fault[1:]) if fault else None
     run = Run(library, root, journal, struck, below)

@@ -18,7 +18,7 @@ import tensorflow as tf
 from tensorflow.python.ops import resource_variable_ops
 
 import tfckpt
-from tfckpt.live.restoring import apply
+from tfckpt.live import apply
 from tfckpt.stored.io.files import LocalHandle
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import tfckpt
 from tfckpt.core.dtypes import can_cast, holds
 from tfckpt.core.inventory import Entry, Inventory, Role
-from tfckpt.live.restoring.adapt import adapted
+from tfckpt.live.adapt import adapted
 from tfckpt.planning import Status, make_plan
 from tfckpt.policy import Policy
 from tfckpt.policy.adapt import PlanContext

@@ -33,7 +33,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Callable[[dict[str, Any], 
     """Saves by one and restores by the other, both ways."""
     tf = pytest.importorskip("tensorflow")
     import tfckpt
-    from tfckpt.live.saving import write_files
+    from tfckpt.live import save
 
     directory = tmp_path_factory.mktemp("both")
 
@@ -48,7 +48,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Callable[[dict[str, Any], 
             old = {name: tf.Variable(value) for name, value in content.items()}
             new = {name: tf.Variable(np.zeros_like(value)) for name, value in content.items()}
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(write_files, "files_for", lambda _: shards)
+                patch.setattr(save, "files_for", lambda _: shards)
                 path = saves(values=old).write(prefix)
             restores(values=new).read(path).assert_existing_objects_matched()
             for name, value in content.items():

@@ -13,8 +13,8 @@ import yaml
 from zoo.command_line import document, run
 
 import tfckpt
-from tfckpt.live.restoring import apply
-from tfckpt.live.restoring.registered_functions import FUNCTIONS
+from tfckpt.live import apply
+from tfckpt.live.adapt import FUNCTIONS
 from tfckpt.stored.formats.open import open_checkpoint
 
 QKV = ["model/q/*", "model/k/*", "model/v/*"]

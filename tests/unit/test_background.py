@@ -16,7 +16,7 @@ import pytest
 import tensorflow as tf
 
 import tfckpt
-from tfckpt.live.saving.background import Background
+from tfckpt.live.turns import Background
 from tfckpt.stored.commits import record_file
 from tfckpt.stored.io.files import LocalFiles
 

@@ -10,8 +10,7 @@ import pytest
 import tensorflow as tf
 
 import tfckpt
-from tfckpt.live import companion
-from tfckpt.live.saving import write_files
+from tfckpt.live import companion, save
 from tfckpt.stored.io.files import LocalOutput
 
 if TYPE_CHECKING:
@@ -170,7 +169,7 @@ class Slow:
 @pytest.mark.parametrize("files", [1, 2])
 def test_saves_asked_for_faster_than_the_disk_takes_them(tmp_path, monkeypatch, files) -> None:
     slow = Slow(monkeypatch)
-    monkeypatch.setattr(write_files, "files_for", lambda _: files)
+    monkeypatch.setattr(save, "files_for", lambda _: files)
     monkeypatch.setattr(companion, "BACKGROUND", 1 << 12)
     values = [tf.Variable(tf.fill((8000,), float(number))) for number in range(8)]
     checkpoint = tfckpt.Checkpoint(values=values)

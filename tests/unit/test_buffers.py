@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import tfckpt
-from tfckpt.live.restoring import apply
+from tfckpt.live import apply
 from tfckpt.stored.bundles.index import BundleEntry
 from tfckpt.stored.io.files import LocalHandle
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 import tfckpt
 from tfckpt.core.gc_pause import gc_paused
 from tfckpt.errors import CheckpointNotFoundError
-from tfckpt.live.restoring import restore
+from tfckpt.live import restore
 from tfckpt.stored.formats.open import open_checkpoint
 
 

@@ -14,9 +14,8 @@ import pytest
 import tensorflow as tf
 
 import tfckpt
-from tfckpt.live.objects import datasets
-from tfckpt.live.program_state import iterators
-from tfckpt.live.program_state.captured import captured
+from tfckpt.live import data
+from tfckpt.live.data import captured
 from tfckpt.stored.commits import record_file
 
 if TYPE_CHECKING:
@@ -197,9 +196,9 @@ def test_a_checkpoint_without_a_description_is_restored(save: Any, beside: Any) 
 
 
 def test_much_data_in_memory_is_not_copied_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(datasets, "MOST_BYTES", 100)
-    assert datasets.dataset_of(iter(SLICES(np.arange(20)).batch(2))).fingerprint == ""
-    assert datasets.dataset_of(iter(SLICES(np.arange(10)).batch(2))).fingerprint
+    monkeypatch.setattr(data, "MOST_BYTES", 100)
+    assert data.dataset_of(iter(SLICES(np.arange(20)).batch(2))).fingerprint == ""
+    assert data.dataset_of(iter(SLICES(np.arange(10)).batch(2))).fingerprint
 
 
 @pytest.mark.parametrize(
@@ -213,12 +212,12 @@ def test_much_data_in_memory_is_not_copied_for_it(monkeypatch: pytest.MonkeyPatc
 def test_a_fingerprint_that_is_new_each_time_is_not_taken(make: Any, tmp_path: Path) -> None:
     found = [make(str(tmp_path / "files")) for _ in range(20)]
     assert len({int(each.fingerprint()) for each in found}) > 1
-    assert datasets.dataset_of(iter(found[0])).fingerprint == ""
+    assert data.dataset_of(iter(found[0])).fingerprint == ""
 
 
 def test_a_cache_in_files_tells(tmp_path: Path) -> None:
     found = [iter(RANGE(10).cache(str(tmp_path / name))) for name in ("one", "one", "two")]
-    one, again, two = (datasets.dataset_of(it).fingerprint for it in found)
+    one, again, two = (data.dataset_of(it).fingerprint for it in found)
     assert one == again != two
 
 
@@ -226,12 +225,12 @@ def test_what_a_pipeline_takes_from_twice_is_looked_at_once() -> None:
     dataset = SLICES([1.0]).map(add_one).shuffle(2)
     for _ in range(60):  # which are 2 ** 60 ways down
         dataset = dataset.concatenate(dataset)
-    assert len(list(datasets.all_below(dataset))) == 63
+    assert len(list(data.all_below(dataset))) == 63
     found, iterator = captured(dataset), SimpleNamespace(_dataset=dataset)
     assert "AddV2" in found.operations
-    assert iterators.content_of(dataset) == iterators.content_of(SLICES([1.0])) != ""
+    assert data.content_of(dataset) == data.content_of(SLICES([1.0])) != ""
     plain = SLICES([1.0]).shuffle(2)  # which draws by no seed, unless the process has one
-    assert iterators.draws(iterator, found, seeded=True) == iterators.draws(
+    assert data.draws(iterator, found, seeded=True) == data.draws(
         iter(plain), captured(plain), seeded=True
     )
 

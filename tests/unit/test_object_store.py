@@ -19,8 +19,8 @@ from zoo.s3_server import BUCKET, S3Server
 
 import tfckpt
 from tfckpt.errors import NotInstalledError, UnsupportedCheckpointError
-from tfckpt.live.io import remote_files
-from tfckpt.live.io.remote_files import files_of
+from tfckpt.live import remote
+from tfckpt.live.remote import files_of
 from tfckpt.stored.io import object_store as module
 from tfckpt.stored.io.object_store import ObjectStore, object_store
 
@@ -242,10 +242,10 @@ def test_what_is_created_later_is_restored_from_there(place: str) -> None:
 
 
 def test_which_file_system_serves_a_scheme(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert files_of("gs://bucket/run") is remote_files.REMOTE
+    assert files_of("gs://bucket/run") is remote.REMOTE
     assert isinstance(files_of("memory://run"), ObjectStore)
     monkeypatch.setattr(tf.io.gfile, "get_registered_schemes", lambda: ["", "memory"])
-    assert files_of("memory://run") is remote_files.REMOTE
+    assert files_of("memory://run") is remote.REMOTE
 
 
 @pytest.mark.parametrize(

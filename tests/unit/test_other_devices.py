@@ -19,16 +19,16 @@ import tensorflow as tf
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 import tfckpt
-from tfckpt.live.saving import write_files
+from tfckpt.live import save
 
-write_files.PIECE = 1000
+save.PIECE = 1000
 expected = np.arange(1003, dtype=np.float32).reshape(17, 59)
 with tf.device("CPU:1"):
     tensor = tf.identity(tf.constant(expected))
     there, small = tf.Variable(expected), tf.Variable(7)
 assert tensor.device.endswith("CPU:1")
-value = write_files._value("there", tensor, False)
-pieces = [piece.copy() for piece in write_files._pieces(value)]
+value = save._value("there", tensor, False)
+pieces = [piece.copy() for piece in save._pieces(value)]
 assert [piece.nbytes for piece in pieces] == [1000, 1000, 1000, 1000, 12]
 np.testing.assert_array_equal(np.concatenate(pieces), expected.ravel())
 

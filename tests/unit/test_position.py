@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tfckpt.errors import DamagedCheckpointError
-from tfckpt.live.program_state import random_state
+from tfckpt.live import generators
 from tfckpt.training.position import Position, position_in
 
 PLACE = Position(
@@ -81,15 +81,15 @@ def test_generators_of_the_process_go_on_where_they_were() -> None:
 
     keras.utils.set_random_seed(5)
     draw()
-    saved = json.loads(json.dumps(random_state.take()))
+    saved = json.loads(json.dumps(generators.take()))
     expected = draw()
     assert draw() != expected
     context.context().clear_kernel_cache()  # as in a new process
-    random_state.put(saved)
+    generators.put(saved)
     assert draw() == expected
 
 
 @pytest.mark.parametrize("bad", [{"python": [3, "AAAA", None]}, {"numpy": ["AAAA", 1, 0, 0.0]}])
 def test_a_state_that_is_none_is_no_state(bad: dict) -> None:
     with pytest.raises((ValueError, TypeError)):
-        random_state.put(bad)
+        generators.put(bad)

@@ -16,7 +16,7 @@ from tfckpt.errors import (
     DamagedCheckpointError,
     UnsupportedCheckpointError,
 )
-from tfckpt.live.io.remote_files import REMOTE, RemoteHandle, files_of
+from tfckpt.live.remote import REMOTE, RemoteHandle, files_of
 from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.commits import discovery, record_file
 from tfckpt.stored.formats.open import open_checkpoint

@@ -14,7 +14,7 @@ import tensorflow as tf
 import tf_keras
 
 import tfckpt
-from tfckpt.live.saving import snapshot, write_files
+from tfckpt.live import save, snapshot
 from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.commits import record_file
 from tfckpt.stored.io.files import LocalFiles, LocalOutput
@@ -173,7 +173,7 @@ def test_a_variable_that_would_be_left_out_fails_the_save(tmp_path, monkeypatch)
 def test_a_save_that_fails_leaves_the_older_one_of_that_name(
     tmp_path, monkeypatch, owner, fails, shards
 ) -> None:
-    monkeypatch.setattr(write_files, "files_for", lambda _: shards)
+    monkeypatch.setattr(save, "files_for", lambda _: shards)
     variable = tf.Variable(1.0)
     checkpoint = tfckpt.Checkpoint(v=variable)
     checkpoint.write(tmp_path / "ckpt")
@@ -256,7 +256,7 @@ def test_a_root_object_and_a_weak_reference_to_one_are_saved(tmp_path) -> None:
 
 
 def test_what_tensorflow_alone_can_write_is_in_the_same_checkpoint(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(write_files, "files_for", lambda _: 2)
+    monkeypatch.setattr(save, "files_for", lambda _: 2)
     values = {name: tf.Variable(tf.range(9.0) + number) for number, name in enumerate("abcd")}
     iterator = iter(tf.data.Dataset.range(100))
     checkpoint = tfckpt.Checkpoint(iterator=iterator, **values)
@@ -292,7 +292,7 @@ def test_what_the_options_ask_of_tensorflow_it_does(tmp_path) -> None:
 
 
 def test_a_value_that_is_not_finite_leaves_nothing_of_many_files(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(write_files, "files_for", lambda _: 2)
+    monkeypatch.setattr(save, "files_for", lambda _: 2)
     model = model_with_everything(keras)
     model.layers[0].kernel.assign(tf.fill((3, 3), np.inf))
     checkpoint = tfckpt.Checkpoint(model=model)

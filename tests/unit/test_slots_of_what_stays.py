@@ -9,8 +9,8 @@ import pytest
 
 import tfckpt
 from tfckpt.core.inventory import Entry, Inventory, Role
-from tfckpt.live.building.build import build_for
-from tfckpt.live.objects.collect import collect
+from tfckpt.live.building import build_for
+from tfckpt.live.inventory import collect
 from tfckpt.planning import Severity, Status, make_plan
 from tfckpt.policy import Policy
 

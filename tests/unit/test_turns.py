@@ -19,8 +19,8 @@ import tensorflow as tf
 
 import tfckpt
 from tests.zoo.gate import PATIENCE
-from tfckpt.live.objects import thread_lock
-from tfckpt.live.restoring.apply import Undo
+from tfckpt.live import turns
+from tfckpt.live.apply import Undo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,16 +34,16 @@ class Other:
         self._waits_or_done = threading.Event()
         self._thread: threading.Thread | None = None
         self._errors: list[BaseException] = []
-        genuine, other = thread_lock.Lock.held, self
+        genuine, other = turns.Lock.held, self
 
         @contextlib.contextmanager
-        def held(self: thread_lock.Lock) -> Iterator[None]:
+        def held(self: turns.Lock) -> Iterator[None]:
             if threading.current_thread() is other._thread:
                 other._waits_or_done.set()
             with genuine(self):
                 yield
 
-        monkeypatch.setattr(thread_lock.Lock, "held", held)
+        monkeypatch.setattr(turns.Lock, "held", held)
 
     def begin(self, work: Callable[[], object]) -> None:
         """Once only; returns when it waits, or is through."""
@@ -294,7 +294,7 @@ def test_a_process_forked_in_the_middle_has_the_lock_to_itself() -> None:
     held, let_go = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with thread_lock.assigning():
+        with turns.assigning():
             held.set()
             let_go.wait(PATIENCE)
 
@@ -304,7 +304,7 @@ def test_a_process_forked_in_the_middle_has_the_lock_to_itself() -> None:
     child = os.fork()
     if not child:
         signal.alarm(int(PATIENCE))
-        with thread_lock.live_objects():
+        with turns.live_objects():
             os._exit(7)
     _, status = os.waitpid(child, 0)
     let_go.set()

@@ -16,7 +16,7 @@ import pytest
 from zoo.edits import alike, behind_named, edited, suspect, two_ways
 
 import tfckpt
-from tfckpt.live.objects.collect import collect
+from tfckpt.live.inventory import collect
 from tfckpt.stored.formats.open import open_checkpoint
 
 KINDS = pytest.mark.parametrize("kind", [".keras", ".h5", ""], ids=["keras", "h5", "saved_model"])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from tfckpt.live.objects.collect import collect
+from tfckpt.live.inventory import collect
 from zoo.variables import inner
 
 if TYPE_CHECKING:

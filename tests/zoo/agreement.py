@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 import tfckpt
-from tfckpt.live.distribution.workers import Workers
+from tfckpt.live.workers import Workers
 from zoo.workers import config
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.lib.io import file_io
 
-from tfckpt.live.io import remote_files
+from tfckpt.live import remote
 from tfckpt.stored.commits import commit, numbering
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Bucket:
     def restart(self) -> None:
         """Another process comes, which remembers nothing."""
         self._dead, self._strike, self._between = False, None, None
-        self._patch.setattr(remote_files, "REMOTE", remote_files.RemoteFiles())
+        self._patch.setattr(remote, "REMOTE", remote.RemoteFiles())
         self._patch.setattr(numbering, "_tried", {})
         self._patch.setattr(commit, "_held", {})
 
@@ -90,7 +90,7 @@ class Bucket:
 
         def other() -> None:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(remote_files, "REMOTE", remote_files.RemoteFiles())
+                patch.setattr(remote, "REMOTE", remote.RemoteFiles())
                 patch.setattr(numbering, "_tried", {})
                 patch.setattr(numbering, "_lock", threading.Lock())
                 patch.setattr(commit, "_held", {})

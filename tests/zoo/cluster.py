@@ -86,7 +86,7 @@ def worker(
     os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": workers}, "task": task})
     import tensorflow as tf
 
-    from tfckpt.live.distribution import workers as waiting
+    from tfckpt.live import workers as waiting
 
     waiting.PATIENCE = patience
     hear_of_the_dead_soon(len(ports))

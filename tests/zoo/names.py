@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tfckpt.live.objects.collect import Live
+    from tfckpt.live.inventory import Live
 
 KERNEL_AND_BIAS = ("bias", "kernel")
 

@@ -15,8 +15,8 @@ import numpy as np
 import tensorflow as tf
 
 import tfckpt
-from tfckpt.live.objects.collect import collect
-from tfckpt.live.variables.variables import raw
+from tfckpt.live.inventory import collect
+from tfckpt.live.variables import raw
 from zoo.cluster import FLAVOURS, SEEN, digest, value_of
 
 

@@ -80,8 +80,8 @@ def plan_for(source: str, target: str) -> tfckpt.Plan:
 
 def _write_lock(plan: tfckpt.Plan, lock: str) -> str:
     """Write the lock of a plan; returns what has become of an older one."""
-    from tfckpt.live.io.remote_files import files_of
-    from tfckpt.live.restoring.lock_file import read_lock
+    from tfckpt.live.remote import files_of
+    from tfckpt.live.restore import read_lock
     from tfckpt.planning.lock import drift
 
     old, new = read_lock(lock), plan.lock()

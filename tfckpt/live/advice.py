@@ -15,7 +15,7 @@ from absl import logging
 
 from tfckpt.core.names import MODEL
 from tfckpt.errors import RefusedError, RestoreError
-from tfckpt.live.objects.collect import is_model
+from tfckpt.live.inventory import is_model
 from tfckpt.planning.checks.step import SAVE_COUNTER
 from tfckpt.planning.left_out import (
     layers_in_part,
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tfckpt.core.inventory import Inventory
-    from tfckpt.live.objects.collect import Live
-    from tfckpt.live.restoring.restore import Prepared
+    from tfckpt.live.inventory import Live
+    from tfckpt.live.restore import Prepared
     from tfckpt.live.status import LoadStatus
     from tfckpt.planning import Plan
     from tfckpt.planning.suggested import Suggestion

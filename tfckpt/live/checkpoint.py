@@ -18,20 +18,20 @@ from typing import Any
 import tensorflow as tf
 
 from tfckpt.errors import NamingError, SaveError
+from tfckpt.live.arguments import RESERVED, check_arguments, check_attribute
 from tfckpt.live.companion import Companion
-from tfckpt.live.distribution.workers import Together
 from tfckpt.live.drop_in import restore
-from tfckpt.live.io.remote_files import files_of
-from tfckpt.live.io.tf_paths import absolute_prefix, eager_prefix, eager_source
+from tfckpt.live.paths import absolute_prefix, eager_prefix, eager_source
 from tfckpt.live.private.tensorflow import has_saver_yet
-from tfckpt.live.saving.background import in_turn
-from tfckpt.live.saving.save import (
+from tfckpt.live.remote import files_of
+from tfckpt.live.save import (
     SaveOptions,
     as_save_errors,
     write_state,
 )
-from tfckpt.live.saving.untracked import RESERVED, check_arguments, check_attribute
-from tfckpt.live.variables.variables import as_int
+from tfckpt.live.turns import in_turn
+from tfckpt.live.variables import as_int
+from tfckpt.live.workers import Together
 from tfckpt.policy import Policy
 from tfckpt.stored.bundles.keys import EXTRA
 from tfckpt.stored.commits.commit import claim

@@ -16,33 +16,32 @@ import tensorflow as tf
 
 from tfckpt.core.gc_pause import gc_paused
 from tfckpt.errors import SaveError
-from tfckpt.live.distribution.workers import Together, workers_among
-from tfckpt.live.objects.collect import collect
-from tfckpt.live.objects.thread_lock import live_objects
+from tfckpt.live import generators
+from tfckpt.live.inventory import collect
+from tfckpt.live.lineage import Lineage
 from tfckpt.live.private.tensorflow import attached_to, root_of, saver_of
-from tfckpt.live.program_state import random_state
-from tfckpt.live.restoring.lineage import Lineage
-from tfckpt.live.saving.background import Background
-from tfckpt.live.saving.save import (
+from tfckpt.live.save import (
     as_save_errors,
+    by_tensorflow,
     completed_metadata,
     run_callbacks,
     synchronous,
     write,
 )
-from tfckpt.live.saving.snapshot import take
-from tfckpt.live.saving.write_files import by_tensorflow
+from tfckpt.live.snapshot import take
+from tfckpt.live.turns import Background, live_objects
+from tfckpt.live.workers import Together, workers_among
 from tfckpt.stored.bundles.write import BACKGROUND
 from tfckpt.stored.io.files import same_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfckpt.live.distribution.workers import Workers
+    from tfckpt.live.inventory import Live
     from tfckpt.live.late import Late
-    from tfckpt.live.objects.collect import Live
-    from tfckpt.live.restoring.restore import Prepared
-    from tfckpt.live.saving.save import RecordMetadata, SaveOptions
+    from tfckpt.live.restore import Prepared
+    from tfckpt.live.save import RecordMetadata, SaveOptions
+    from tfckpt.live.workers import Workers
     from tfckpt.stored.commits.numbering import Ticket
 
 
@@ -82,18 +81,18 @@ class Companion:
 
     def comes_from(self, prepared: Prepared) -> Callable[[], None]:
         """Record the restore, and go on with its random generators; returns what undoes that."""
-        before, generators = self.lineage, {}
+        before, drawn = self.lineage, dict[str, Any]()
         record, prefix = prepared.stored.record, prepared.stored.prefix
-        saved = record.training.get(random_state.KEY) if record and self.resumes_in else None
+        saved = record.training.get(generators.KEY) if record and self.resumes_in else None
         # Each of several workers draws from its own.
         if saved and same_directory(prefix, self.resumes_in) and self.workers() is None:
-            generators = random_state.take()
-            random_state.restore(saved, prefix)
+            drawn = generators.take()
+            generators.restore(saved, prefix)
         self.lineage = before.after(prepared)
 
         def undo() -> None:
             self.lineage = before
-            random_state.put(generators)
+            generators.put(drawn)
 
         return undo
 

@@ -16,10 +16,7 @@ from tfckpt.live.advice import (
     log_restore,
     other_keyword,
 )
-from tfckpt.live.distribution.workers import Together
-from tfckpt.live.io.local_copies import readable
-from tfckpt.live.io.tf_errors import also
-from tfckpt.live.io.tf_restore import not_taken
+from tfckpt.live.by_tensorflow import not_taken
 from tfckpt.live.late import (
     Late,
     created_since,
@@ -30,19 +27,22 @@ from tfckpt.live.late import (
     nothing_left,
     restore_rest,
 )
-from tfckpt.live.objects.thread_lock import assigning
-from tfckpt.live.restoring.restore import Choice, carry_out, permitted, prepare
-from tfckpt.live.saving.save import synchronous
+from tfckpt.live.paths import also
+from tfckpt.live.remote import readable
+from tfckpt.live.restore import Choice, carry_out, permitted, prepare
+from tfckpt.live.save import synchronous
 from tfckpt.live.status import LoadStatus, may_fail_an_assertion
-from tfckpt.live.variables.variables import is_variable
+from tfckpt.live.turns import assigning
+from tfckpt.live.variables import is_variable
+from tfckpt.live.workers import Together
 from tfckpt.stored.bundles.keys import OBJECT_GRAPH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tfckpt.live.apply import Undo
     from tfckpt.live.companion import Companion
-    from tfckpt.live.restoring.apply import Undo
-    from tfckpt.live.restoring.restore import Prepared
+    from tfckpt.live.restore import Prepared
     from tfckpt.policy import Policy
 
 

@@ -15,10 +15,9 @@ from absl import logging
 
 from tfckpt.core.inventory import Role
 from tfckpt.core.text import listed
-from tfckpt.live.io.local_copies import readable
-from tfckpt.live.io.tf_restore import put_back_on_failure
-from tfckpt.live.objects.collect import collect
-from tfckpt.live.objects.thread_lock import live_objects
+from tfckpt.live.by_tensorflow import put_back_on_failure
+from tfckpt.live.flavors import is_v1
+from tfckpt.live.inventory import collect
 from tfckpt.live.private.tensorflow import (
     initialize,
     restore_id,
@@ -26,15 +25,16 @@ from tfckpt.live.private.tensorflow import (
     update_id,
     was_updated,
 )
-from tfckpt.live.variables.flavors import is_v1
-from tfckpt.live.variables.variables import is_variable, raw
+from tfckpt.live.remote import readable
+from tfckpt.live.turns import live_objects
+from tfckpt.live.variables import is_variable, raw
 from tfckpt.planning import Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from tfckpt.live.objects.collect import Live
-    from tfckpt.live.restoring.restore import Prepared
+    from tfckpt.live.inventory import Live
+    from tfckpt.live.restore import Prepared
     from tfckpt.planning import Step
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from tfckpt.core.inventory import Role
 from tfckpt.core.text import folded
 from tfckpt.errors import StatusAssertionError
-from tfckpt.live.objects.thread_lock import live_objects
+from tfckpt.live.turns import live_objects
 from tfckpt.planning import Severity, Status
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from tfckpt.live.apply import Undo
     from tfckpt.live.late import Late
-    from tfckpt.live.restoring.apply import Undo
     from tfckpt.planning import Plan, RestoreReport, Step
 
 _OBJECTS = (Role.ITERATOR, Role.OBJECT)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfckpt.errors import CheckpointNotFoundError
-from tfckpt.live.io.remote_files import files_of
+from tfckpt.live.remote import files_of
 from tfckpt.policy import Latest
 from tfckpt.policy.config import directory_mismatch, same_directory
 from tfckpt.stored.io.explain import Audience, look

@@ -24,7 +24,7 @@ from tfckpt.policy.messages import problems_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfckpt.live.saving.save import RecordMetadata
+    from tfckpt.live.save import RecordMetadata
 
 # The number of digits that are looked for in file names.
 _MAX_NUMBER = 10**18 - 1

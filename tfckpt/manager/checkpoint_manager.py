@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from absl import logging
 
 from tfckpt.errors import CheckpointError, DamagedCheckpointError, SaveError
+from tfckpt.live import generators
 from tfckpt.live.checkpoint import (
     RESTORE,
     Checkpoint,
@@ -25,19 +26,18 @@ from tfckpt.live.checkpoint import (
     TensorFlowManager,
     executing_eagerly,
 )
-from tfckpt.live.distribution.workers import (
+from tfckpt.live.drop_in import restore
+from tfckpt.live.remote import files_of
+from tfckpt.live.save import RecordMetadata, SaveOptions, as_save_errors, needed
+from tfckpt.live.turns import in_turn
+from tfckpt.live.variables import as_int
+from tfckpt.live.workers import (
     PassedOverError,
     Together,
     choices_of_chief,
     chose_nothing,
     offered,
 )
-from tfckpt.live.drop_in import restore
-from tfckpt.live.io.remote_files import files_of
-from tfckpt.live.program_state import random_state
-from tfckpt.live.saving.background import in_turn
-from tfckpt.live.saving.save import RecordMetadata, SaveOptions, as_save_errors, needed
-from tfckpt.live.variables.variables import as_int
 from tfckpt.manager import arguments
 from tfckpt.manager.directory import Directory
 from tfckpt.manager.keeper import Keeper
@@ -48,7 +48,7 @@ from tfckpt.stored.io.files import absolute, join
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from tfckpt.live.distribution.workers import Workers
+    from tfckpt.live.workers import Workers
     from tfckpt.manager.keeper import SaveReport
     from tfckpt.manager.retention import Decision
     from tfckpt.policy import Keep
@@ -214,7 +214,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
                 below an existing one, or the previous save in the background failed. No file of the
                 failed save is left, no counter has changed, and the next call saves.
         """
-        training = {random_state.KEY: random_state.take()} if self._random_generators else {}
+        training = {generators.KEY: generators.take()} if self._random_generators else {}
         about = RecordMetadata(step, epoch, metrics or {}, metadata or {}, training=training)
         return self.save_as(about, checkpoint_number, check_interval, options)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tfckpt.live.companion import Companion
-    from tfckpt.live.saving.save import RecordMetadata
+    from tfckpt.live.save import RecordMetadata
     from tfckpt.manager.directory import Directory
     from tfckpt.manager.retention import Decision
     from tfckpt.policy import Keep

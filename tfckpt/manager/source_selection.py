@@ -27,8 +27,8 @@ from tfckpt.errors import (
     RefusedError,
     RestoreError,
 )
-from tfckpt.live.io.remote_files import files_of
-from tfckpt.live.restoring.restore import Choice
+from tfckpt.live.remote import files_of
+from tfckpt.live.restore import Choice
 from tfckpt.manager.absent import checkpoint_paths, not_found, paths_of
 from tfckpt.manager.directory import Directory
 from tfckpt.policy import Latest

@@ -305,10 +305,10 @@ def _with_live(
     *,
     values: bool,
 ) -> tuple[_Side, _Side]:
-    from tfckpt.live.building.build import build_optimizers
-    from tfckpt.live.objects.collect import collect
-    from tfckpt.live.saving.untracked import checked
-    from tfckpt.live.variables.variables import raw
+    from tfckpt.live.arguments import checked
+    from tfckpt.live.building import build_optimizers
+    from tfckpt.live.inventory import collect
+    from tfckpt.live.variables import raw
 
     many = isinstance(live_objects, Mapping)
     objects = dict(live_objects) if many else {"model": live_objects}

@@ -84,6 +84,6 @@ def files_of(path: str) -> Files:
 
 
 def _of_tensorflow(scheme: str) -> Files | None:
-    from tfckpt.live.io.remote_files import of_tensorflow
+    from tfckpt.live.remote import of_tensorflow
 
     return of_tensorflow(scheme)

@@ -10,9 +10,8 @@ from absl import logging
 from tfckpt.core.inventory import Role
 from tfckpt.core.text import listed
 from tfckpt.errors import SaveError, TfckptError
-from tfckpt.live.objects.collect import collect, is_model
-from tfckpt.live.variables.distributed import parts
-from tfckpt.live.variables.variables import is_variable, on_host, raw
+from tfckpt.live.inventory import collect, is_model
+from tfckpt.live.variables import is_variable, on_host, parts, raw
 from tfckpt.planning.ema import SLOT
 from tfckpt.policy import Config
 from tfckpt.stored.commits.new_file import new_file_by_name

@@ -20,7 +20,7 @@ from absl import logging
 
 from tfckpt.core.inventory import Role
 from tfckpt.errors import TfckptError
-from tfckpt.live.variables.flavors import flavor_of
+from tfckpt.live.flavors import flavor_of
 from tfckpt.planning import Plan, RestoreReport, Status
 from tfckpt.policy.config import restores_its_own
 from tfckpt.training.best import check_swaps, load_best

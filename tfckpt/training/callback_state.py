@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tfckpt.errors import TfckptError
-from tfckpt.live.private.callbacks import NO_STATE, OF_ALL, keep_best
+from tfckpt.live.private.fit import NO_STATE, OF_ALL, keep_best
 from tfckpt.stored.bundles.crc import extend
 from tfckpt.training.json_values import NoJSONError, decode, encode
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tfckpt.live import data, generators
+from tfckpt.live.data import Captured, captured, together
 from tfckpt.live.private import fit, tf_data
-from tfckpt.live.program_state import iterators, random_state
-from tfckpt.live.program_state.captured import Captured, captured, together
 from tfckpt.training import fit_checks
 from tfckpt.training.callback_state import States
 from tfckpt.training.position import of_the_data
@@ -52,13 +52,13 @@ class Data:
     @property
     def element(self) -> str:
         """Dtypes and shapes of a batch."""
-        return "" if self.dataset is None else iterators.element_of(self.dataset)
+        return "" if self.dataset is None else data.element_of(self.dataset)
 
     @property
     def content(self) -> str:
         """A checksum of some of its values."""
         if self._content is None:
-            self._content = iterators.content_of(self.dataset)
+            self._content = data.content_of(self.dataset)
         return self._content
 
     # A training
@@ -69,9 +69,9 @@ class Data:
             self._begins_pass()
 
     def _begins_pass(self) -> None:
-        generators = random_state.take()
+        state = generators.take()
         self._first = {
-            "generators": {name: generators[name] for name in _OF_PYTHON if name in generators},
+            "generators": {name: state[name] for name in _OF_PYTHON if name in state},
             "source": self._source.collect()[:2],
             "values": self._captured.read(),
         }
@@ -98,19 +98,17 @@ class Data:
 
     def state(self, *, ended: bool, seeded: bool) -> tuple[dict[str, Any], Any, dict[str, Any]]:
         """What a position records of it; an iterator to save; arrays."""
-        kind, held, values = iterators.SAVED, None, self._captured.read()
+        kind, held, values = data.SAVED, None, self._captured.read()
         source, arrays = self._source.collect()[:2]
         first = self._first.get("generators", {})
         if self.iterator is not None:
-            kind = iterators.kind_of(
-                self.iterator, self._captured, seeded=seeded, passes=self.passes
-            )
+            kind = data.kind_of(self.iterator, self._captured, seeded=seeded, passes=self.passes)
         if self.pulled and (not ended or self.goes_on):
-            if kind == iterators.SAVED:
+            if kind == data.SAVED:
                 pair = together(self.iterator, self._captured) if self._captured.handles else None
                 held, values = pair or (self.iterator, [])
-                kind = iterators.REPLAYED if self._captured.handles and pair is None else kind
-            if kind != iterators.SAVED:
+                kind = data.REPLAYED if self._captured.handles and pair is None else kind
+            if kind != data.SAVED:
                 held, values = None, self._first["values"]
                 source, arrays = self._first["source"]
         fields = {
@@ -138,16 +136,16 @@ class Data:
 
     def _shared_with(self, unread: tuple[Any, Captured]) -> set[int]:
         """Ids of the state of another dataset that this one goes on with."""
-        mine = iterators.state_of(self.dataset, self._captured)
-        return mine & iterators.state_of(*unread)
+        mine = data.state_of(self.dataset, self._captured)
+        return mine & data.state_of(*unread)
 
     # Back to the saved position
 
     def skip(self, passes: list[int]) -> None:
         """Nothing is left to train; but another ``fit`` may go on with the same data."""
         for number in passes[self._number : self._number + 1]:
-            if iterators.counts_passes(self.dataset):
-                iterators.count_passes(self.dataset, number)
+            if data.counts_passes(self.dataset):
+                data.count_passes(self.dataset, number)
             self._fits.passes[self._number] = number
         if tf_data.is_dataset(self.dataset):
             self._fits.unread.append((self.dataset, captured(self.dataset)))
@@ -157,7 +155,7 @@ class Data:
         earlier = max(0, position.passes - position.in_iterator)
         all_read = fit.is_keras3(self._model) or self.goes_on  # tf_keras makes one before
         epochs = position.epoch + 1 - position.initial_epoch
-        iterators.count_passes(
+        data.count_passes(
             self.dataset,
             earlier,
             unread=0 if all_read else 1,
@@ -165,7 +163,7 @@ class Data:
         )
         self._fits.passes[self._number] = earlier
         self._validated = position.validated
-        iterators.count_passes(fit.validation_data_of(self._model), self._validated)
+        data.count_passes(fit.validation_data_of(self._model), self._validated)
         fit.set_inferred_steps(self._model, position.inferred_steps)
 
     def restore(self, position: Position, arrays: Mapping[str, Any]) -> None:
@@ -176,8 +174,8 @@ class Data:
         self._values = [value for name, value in arrays.items() if name.startswith(_ARRAYS)]
         if not position.in_iterator:
             self._assign(self._values)
-        elif position.data == iterators.REPLAYED:
-            random_state.put(position.first)
+        elif position.data == data.REPLAYED:
+            generators.put(position.first)
         self._forget_unread(position)
 
     def come_to(self, position: Position, resumption: Resumption, *, same_end: bool) -> None:
@@ -186,14 +184,14 @@ class Data:
             return
         skipped = 0 if position.ended else position.calls * position.steps_per_execution
         fit.count_steps_seen(self._model, position.pulled - skipped)
-        if position.data == iterators.SAVED and same_end:
+        if position.data == data.SAVED and same_end:
             resumption.place(self.iterator)
             self._assign(self._values)
         else:
-            if position.data != iterators.SAVED:
+            if position.data != data.SAVED:
                 self._assign(self._values)
                 self._first["values"] = self._values
-            missing = position.pulled - iterators.pull(self.iterator, position.pulled)
+            missing = position.pulled - data.pull(self.iterator, position.pulled)
             if missing >= position.steps_per_execution:
                 what = f"the dataset ends before batch {position.pulled}"
                 raise of_the_data(what, restored=True)
@@ -206,7 +204,7 @@ class Data:
 
     def _forget_unread(self, position: Position) -> None:
         """State of a skipped dataset that this one has restored is not missing."""
-        mine = {*map(id, self._captured.handles)} if position.data == iterators.SAVED else set()
+        mine = {*map(id, self._captured.handles)} if position.data == data.SAVED else set()
         unread, self._fits.unread = self._fits.unread, []
         for each in unread:
             shared = self._shared_with(each)

@@ -12,12 +12,12 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import NotBuiltError, RefusedError, TfckptError
-from tfckpt.live.building.build import build_by_evaluation, build_by_step, build_compiled
+from tfckpt.live import data, generators
+from tfckpt.live.building import build_by_evaluation, build_by_step, build_compiled
+from tfckpt.live.flavors import has_own_step
 from tfckpt.live.private import fit, tf_data
 from tfckpt.live.private.runtime import global_seed
-from tfckpt.live.program_state import iterators, random_state
-from tfckpt.live.variables.flavors import has_own_step
-from tfckpt.live.variables.variables import as_int
+from tfckpt.live.variables import as_int
 from tfckpt.training import fit_checks
 from tfckpt.training.callback_state import States
 from tfckpt.training.data import Data
@@ -234,7 +234,7 @@ class Fit:
 
     def _put_generators(self, position: Position, resumption: Resumption) -> None:
         """Not where reading the batches again has drawn from them."""
-        replayed = position.in_iterator and position.data == iterators.REPLAYED
+        replayed = position.in_iterator and position.data == data.REPLAYED
         resumption.put_generators(but=("python", "numpy") if replayed else ())
 
     def _go(self, restored: Restoration | None) -> None:
@@ -363,7 +363,7 @@ class Fit:
         arrays |= of_callbacks
         held = None
         if arrays or iterator is not None:
-            held = iterators.StoredState(iterator, list(arrays.values()))
+            held = data.StoredState(iterator, list(arrays.values()))
         position = Position(
             fit=self._number,
             initial_epoch=initial,
@@ -377,8 +377,8 @@ class Fit:
             global_seed=seed,
             stopped=bool(self._model.stop_training),
             counter=fit.steps_counted(self._model),
-            logs=iterators.numbers_in(self._logs),
-            generators=random_state.take(),
+            logs=data.numbers_in(self._logs),
+            generators=generators.take(),
             callbacks=callbacks,
             arrays=list(arrays),
         )

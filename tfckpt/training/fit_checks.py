@@ -15,19 +15,19 @@ from tfckpt.core import versions
 from tfckpt.core.inventory import Role
 from tfckpt.core.text import listed
 from tfckpt.errors import TfckptError
-from tfckpt.live.distribution.workers import strategy_without_fit
-from tfckpt.live.objects.collect import collect, is_model
+from tfckpt.live import data
+from tfckpt.live.flavors import is_optimizer
+from tfckpt.live.inventory import collect, is_model
 from tfckpt.live.private import fit, tf_data
 from tfckpt.live.private.either_keras import with_layers_below
 from tfckpt.live.private.runtime import global_seed
-from tfckpt.live.program_state import iterators
-from tfckpt.live.variables.flavors import is_optimizer
-from tfckpt.live.variables.variables import is_variable, raw
+from tfckpt.live.variables import is_variable, raw
+from tfckpt.live.workers import strategy_without_fit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from tfckpt.live.program_state.captured import Captured
+    from tfckpt.live.data import Captured
     from tfckpt.training.position import Position
 
 _SHOWN = 3
@@ -51,20 +51,20 @@ def about_data(iterator: Any, captured: Captured) -> Iterator[str]:
         )
         return
     seeded = global_seed() is not None
-    kind = iterators.kind_of(iterator, captured, seeded=seeded)
-    if kind == iterators.REPLAYED:
+    kind = data.kind_of(iterator, captured, seeded=seeded)
+    if kind == data.REPLAYED:
         yield (
             "the dataset has a state that cannot be saved (of Python code, of a distribution "
             "strategy, of a shuffle inside a shuffle, repeat or cache in memory, or of random "
             "operations beside variables): a resumed training reads its epoch again, and is "
             "exact if the same batches come in the same order"
         )
-    elif iterators.draws(iterator, captured, seeded=seeded):
+    elif data.draws(iterator, captured, seeded=seeded):
         yield (
             "the dataset is random without a seed: a resumed training completes its epoch exactly, "
             "but draws other numbers in later epochs; call keras.utils.set_random_seed to make it "
             "exact"
-            if kind == iterators.SAVED
+            if kind == data.SAVED
             else "the dataset is random without a seed and cannot be saved, so a resumed training "
             "is not exact; call keras.utils.set_random_seed to make it exact"
         )

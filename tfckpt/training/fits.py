@@ -21,7 +21,7 @@ from tfckpt.training.callback_state import States
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tfckpt.live.program_state.captured import Captured
+    from tfckpt.live.data import Captured
 
 KEY = "histories"
 PASSES = "passes"

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tfckpt.errors import TfckptError
-from tfckpt.live.objects.collect import is_model
-from tfckpt.live.variables.flavors import is_optimizer
-from tfckpt.live.variables.variables import as_int
+from tfckpt.live.flavors import is_optimizer
+from tfckpt.live.inventory import is_model
+from tfckpt.live.variables import as_int
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -22,7 +22,9 @@ from absl import logging
 
 from tfckpt.core.inventory import Role
 from tfckpt.errors import CheckpointError, RestoreError
-from tfckpt.live.distribution.workers import (
+from tfckpt.live.restore import carry_out, check, prepare
+from tfckpt.live.variables import as_int
+from tfckpt.live.workers import (
     ALONE,
     PassedOverError,
     Together,
@@ -31,8 +33,6 @@ from tfckpt.live.distribution.workers import (
     offered,
     workers_among,
 )
-from tfckpt.live.restoring.restore import carry_out, check, prepare
-from tfckpt.live.variables.variables import as_int
 from tfckpt.manager.absent import absent
 from tfckpt.manager.source_selection import PASSED_OVER, Selection, choice_from_json, choice_to_json
 from tfckpt.planning import Plan, RestoreReport
@@ -44,7 +44,7 @@ from tfckpt.training.resumption import KEYWORD, Restoration, Resumption, for_fit
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from tfckpt.live.restoring.restore import Choice, Prepared
+    from tfckpt.live.restore import Choice, Prepared
     from tfckpt.policy import Config, Manager
     from tfckpt.training.position import Position
 

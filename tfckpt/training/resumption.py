@@ -15,18 +15,18 @@ from absl import logging
 
 from tfckpt.core.inventory import Role
 from tfckpt.errors import TfckptError
-from tfckpt.live.distribution.workers import Together, workers_among
-from tfckpt.live.objects.collect import collect
+from tfckpt.live import data, generators
+from tfckpt.live.inventory import collect
 from tfckpt.live.private.tensorflow import track, track_no_more
-from tfckpt.live.program_state import iterators, random_state
-from tfckpt.live.restoring.restore import carry_out, check, prepare
+from tfckpt.live.restore import carry_out, check, prepare
+from tfckpt.live.workers import Together, workers_among
 from tfckpt.training import fits
 from tfckpt.training.position import KEY, of_the_data, position_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from tfckpt.live.restoring.restore import Choice, Prepared
+    from tfckpt.live.restore import Choice, Prepared
     from tfckpt.planning import RestoreReport, Step
     from tfckpt.training.position import Position
 
@@ -78,7 +78,7 @@ class Resumption:
         self.histories = record.training.get(fits.KEY) if record else None
         self.passes = fits.passes_in(record.training) if record else []
         self._versions = record.versions if record else {}
-        self._of_loop = (record.training.get(random_state.KEY) if record else None) or {}
+        self._of_loop = (record.training.get(generators.KEY) if record else None) or {}
         self._generators()
 
     def place(self, iterator: Any) -> None:
@@ -86,7 +86,7 @@ class Resumption:
         if self._iterator is None:
             raise of_the_data(f"{self.prefix}: the checkpoint has no iterator", restored=True)
         try:
-            iterators.place(self.prefix, self._iterator.key, iterator)
+            data.place(self.prefix, self._iterator.key, iterator)
         except Exception as error:
             what = f"{self.prefix}: the dataset does not accept the saved iterator ({error})"
             raise of_the_data(what, restored=True) from error
@@ -179,7 +179,7 @@ class Resumption:
             return ()
         saved = self.position.generators if self.position else self._of_loop
         left = {name: state for name, state in saved.items() if name not in but}
-        return random_state.of_record(left, self.prefix)
+        return generators.of_record(left, self.prefix)
 
 
 def for_fit(prepared: Prepared, resumption: Resumption, fit: int) -> Prepared:

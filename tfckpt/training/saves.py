@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from absl import logging
 
 from tfckpt.errors import SaveError, TfckptError
-from tfckpt.live.distribution.workers import in_cluster, workers_among
-from tfckpt.live.saving.background import in_turn
-from tfckpt.live.saving.save import RecordMetadata
-from tfckpt.live.variables.variables import as_int
+from tfckpt.live.save import RecordMetadata
+from tfckpt.live.turns import in_turn
+from tfckpt.live.variables import as_int
+from tfckpt.live.workers import in_cluster, workers_among
 from tfckpt.manager import remarks
 from tfckpt.manager.preemption import Signals
 from tfckpt.manager.triggers import Triggers
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tfckpt.live.checkpoint import Checkpoint
-    from tfckpt.live.distribution.workers import Workers
+    from tfckpt.live.workers import Workers
     from tfckpt.manager.checkpoint_manager import CheckpointManager
     from tfckpt.policy import Manager
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import tfckpt
 import tfckpt.callbacks
-from tfckpt.live.objects.collect import collect
+from tfckpt.live.inventory import collect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

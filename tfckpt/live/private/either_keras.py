@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.live.private.parts import changed, required
+from tfckpt.live.private.tensorflow import changed, required
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -16,14 +16,14 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.core import versions
-from tfckpt.live.private.parts import changed, needed, required
-
-with needed("tensorflow"):
-    from tensorflow.python.framework import op_callbacks
+from tfckpt.live.private.tensorflow import changed, needed, required
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
+
+with needed("tensorflow"):
+    from tensorflow.python.framework import op_callbacks
 
 
 def _package(model: Any) -> str:
@@ -343,3 +343,52 @@ def _callers() -> Iterator[FrameType]:
     while frame is not None:
         yield frame
         frame = frame.f_back
+
+
+# What a callback was given, what `fit` makes again as it begins, and what is the model's.
+NO_STATE = {
+    "BackupAndRestore": "_batches_count _batches_seen_since_last_saving _current_epoch "
+    "_last_batch_seen _initial_epoch _training_state",
+    "CSVLogger": "append_header csv_file keys writer",
+    "ModelCheckpoint": "_write_filepath",
+    "OrbaxCheckpoint": "_async_futures",
+    "ProgbarLogger": "_called_in_fit _train_step _test_step _predict_step progbar seen "
+    "stateful_metrics target",
+    "ReduceLROnPlateau": "mode",
+    "SidecarEvaluatorModelExport": "export_index",  # `fit` has no part in it
+    "TensorBoard": "_batch_start_time _epoch_start_time _batch_trace_context _is_tracing "
+    "_previous_epoch_iterations _prev_summary_state _profiler_started _should_trace "
+    "_should_write_train_graph _start_batch _stop_batch _summary_module "
+    "_train_accumulated_time _writers metadata_path tensor_name",
+}
+OF_ALL = frozenset(
+    [
+        "learning_rate",
+        "min_delta",
+        "monitor_op",
+        "stop_training",
+        "model",
+        "_model",
+        "params",
+        "validation_data",
+    ]
+)
+
+
+def keep_best(callback: Any) -> None:
+    """Keep `best` in the first epoch, when Keras 3.3 to 3.6 reset it as they resolve `mode`."""
+    resolve = getattr(callback, "_set_monitor_op", None)
+    if (
+        resolve is None
+        or "best" not in resolve.__code__.co_names
+        or callback.monitor_op is not None
+    ):
+        return
+
+    def resolve_and_keep() -> None:
+        best = callback.best
+        resolve()
+        callback.best = best
+        del callback._set_monitor_op
+
+    callback._set_monitor_op = resolve_and_keep

@@ -11,7 +11,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.live.private.parts import changed, needed, optional, required
+from tfckpt.live.private.tensorflow import changed, needed, optional, required
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

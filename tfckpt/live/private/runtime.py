@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfckpt.live.private.parts import needed, optional, required
+from tfckpt.live.private.tensorflow import needed, optional, required
 
 with needed("tensorflow"):
     from tensorflow.python.eager import context as _context

@@ -6,14 +6,67 @@ fails and names it; without an attribute, the call that needs it does.
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tfckpt.live.private.parts import needed, required
+from tfckpt.core import versions
+from tfckpt.errors import NotInstalledError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from types import TracebackType
+
+
+class needed:  # noqa: N801 (used as a statement)
+    """Turns a failed import, or an absent attribute of a module, into an error of tfckpt's."""
+
+    def __init__(self, package: str) -> None:
+        self._package = package
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: Any, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, (ImportError, AttributeError)):
+            raise changed(self._package, str(error)) from error
+
+
+def required(obj: Any, name: str) -> Any:
+    """A private attribute of an object of TensorFlow's or Keras's."""
+    try:
+        return getattr(obj, name)
+    except AttributeError as error:
+        cls = obj if isinstance(obj, type) else type(obj)
+        raise changed(_package(cls), f"'{cls.__name__}' has no attribute {name!r}") from error
+
+
+def optional(module: str, name: str) -> Any:
+    """A name of a private module, or None."""
+    try:
+        return getattr(importlib.import_module(module), name, None)
+    except ImportError:
+        return None
+
+
+def changed(package: str, what: str) -> NotInstalledError:
+    """The error for a private part that the installed version of a package does not have."""
+    return NotInstalledError(
+        f"tfckpt uses a private part of {package} that the installed version "
+        f"{versions.installed(package)} does not have: {what}",
+        hint=f"tfckpt was tested with {package} {versions.tested(package)}: install one of these, "
+        "or a newer tfckpt",
+    )
+
+
+def _package(cls: type) -> str:
+    """The package that a class comes from; a user's class, that its bases come from."""
+    packages = (str(base.__module__).partition(".")[0] for base in cls.__mro__)
+    return next((each for each in packages if each in versions.NEWEST_TESTED), "tensorflow")
+
 
 with needed("tensorflow"):
     from tensorflow.python.checkpoint import functional_saver as _functional_saver
@@ -159,3 +212,58 @@ def was_updated(obj: Any, since: int) -> bool:
 
 def set_update_id(obj: Any, number: int) -> None:
     obj._update_uid = number
+
+
+# Attributes of Keras and TensorFlow on every object, on which no name and no key depends.
+BOOKKEEPING = frozenset(
+    str.split(
+        """
+        _auto_config _build_input_shape _build_shapes_dict _call_context_args _call_signature
+        _call_spec _compile_config _compiled_trainable_state _distribute_strategy
+        _distribution_strategy _dtype_policy _inbound_nodes _inbound_nodes_value _input_spec
+        _last_wrapped_list_snapshot _loss_ids _losses _nodes _nodes_by_depth
+        _obj_reference_counts_dict _operations_by_depth _outbound_nodes _outbound_nodes_value
+        _saved_model_arg_spec _saved_model_inputs_spec _self_extra_variables
+        _self_name_based_restores _self_unconditional_deferred_dependencies
+        _self_unconditional_dependency_names _tensor_usage_count _thread_local _tracked _tracker
+        call_signature_parameters
+        """
+    )
+)
+
+# Models and optimizers
+
+# What `compile` and `fit` set on a model; the optimizer and the metrics are read by name. A user
+# may keep layers on such an attribute: `self.history = [Dense(8), Dense(8)]`.
+OF_TRAINERS = frozenset(
+    {
+        "compiled_loss",
+        "compiled_metrics",
+        "history",
+        "loss",
+        "make_predict_function",
+        "make_test_function",
+        "make_train_function",
+        "optimizer",
+        "predict_function",
+        "test_function",
+        "train_function",
+        "train_tf_function",
+        "_checkpoint",
+        "_compile_config",
+        "_compile_loss",
+        "_compile_metrics",
+        "_distribute_strategy",
+        "_distribution_strategy",
+        "_loss_tracker",
+        "_predict_counter",
+        "_steps_per_execution",
+        "_test_counter",
+        "_train_counter",
+        "_training_state",
+    }
+)
+# What an optimizer lists again.
+OF_OPTIMIZERS = frozenset({"_variables", "_trainable_variables", "_weights"})
+# tf_keras creates it, and a train_step may not use it.
+LOSS_MEAN = "_total_loss_mean"

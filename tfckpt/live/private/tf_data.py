@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tfckpt.live.private.parts import required
+from tfckpt.live.private.tensorflow import required
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

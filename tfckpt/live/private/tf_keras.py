@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tfckpt.live.private.parts import needed, optional, required
+from tfckpt.live.private.tensorflow import needed, optional, required
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

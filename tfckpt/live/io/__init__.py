@@ -1,4 +1,0 @@
-"""Paths, remote files, local copies, errors and trackables as TensorFlow has them.
-
-May import `planning` and below.
-"""

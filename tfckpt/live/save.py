@@ -1,0 +1,320 @@
+"""Writes one checkpoint: files, fsync, read-back, commit record.
+
+This adds what TensorFlow's own saver lacks: no variable is left out, files are synced and read
+back, a record commits the checkpoint, and a failure leaves no files behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import errno
+import inspect
+import math
+import os
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from tfckpt.core.dtypes import DTYPES, ITEM_BYTES
+from tfckpt.core.text import listed, no_space
+from tfckpt.errors import CheckpointError, SaveError
+from tfckpt.live.paths import also
+from tfckpt.live.remote import writable
+from tfckpt.live.snapshot import recorded
+from tfckpt.live.variables import array_of, as_int
+from tfckpt.stored.bundles.bundle import data_path, index_path
+from tfckpt.stored.bundles.write import (
+    FOREGROUND,
+    BundleValue,
+    Target,
+    encode_index,
+    files_for,
+    read_coded,
+    write_in_parallel,
+)
+from tfckpt.stored.commits import record_file
+from tfckpt.stored.commits.commit import write_checkpoint
+from tfckpt.stored.commits.record_file import PART
+from tfckpt.stored.io.files import LOCAL, Files, join
+from tfckpt.stored.io.state_file import STATE_FILE, render
+from tfckpt.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from tfckpt.core.inventory import Inventory, Restored
+    from tfckpt.live.lineage import Lineage
+    from tfckpt.live.snapshot import Snapshot
+    from tfckpt.stored.bundles.bundle import Bundle
+    from tfckpt.stored.commits.commit import Mark
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FULL_TO_TENSORFLOW = tf.errors.ResourceExhaustedError
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordMetadata:
+    """What the commit record says besides the values."""
+
+    step: int | None = None
+    epoch: int | None = None
+    metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    metadata: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    best_by: tuple[str, str] | None = None
+    training: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    run_began: float | None = None
+    run_first: int | None = None
+    preserved: tuple[int, ...] = ()
+    lineage: tuple[Restored, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class SaveOptions:
+    """How to save."""
+
+    files: Files = LOCAL
+    on_nonfinite: str = "warn"
+    on_unsavable: str = "warn"
+    chunk: int = FOREGROUND
+
+
+@contextlib.contextmanager
+def as_save_errors(prefix: str, disk_space: Callable[[], str] = str) -> Iterator[None]:
+    """Turn errors of the system and of TensorFlow into a SaveError that names the prefix.
+
+    ``disk_space`` returns text about the disk space, for a full disk.
+    """
+    try:
+        prefix.encode()
+    except UnicodeEncodeError:
+        raise SaveError(
+            f"{prefix!r}: the path is not valid UTF-8, as TensorFlow requires"
+        ) from None
+    try:
+        yield
+    except SaveError:
+        raise
+    except (OSError, CheckpointError, tf.errors.OpError) as error:
+        full = getattr(error, "errno", None) in _FULL or isinstance(error, _FULL_TO_TENSORFLOW)
+        more = f"; {text}" if full and (text := disk_space()) else ""
+        save_error = SaveError(
+            f"{prefix}: the checkpoint could not be written: {error}{more}",
+            hint="no files of it were left, and earlier checkpoints are unchanged",
+        )
+        by_tensorflow = isinstance(error, tf.errors.OpError)
+        raise (also(save_error, error) if by_tensorflow else save_error) from error
+
+
+def write(
+    prefix: str,
+    snapshot: Snapshot,
+    options: Any,
+    save_options: SaveOptions,
+    metadata: RecordMetadata,
+    *,
+    mark: Mark | None = None,
+) -> None:
+    """Write a snapshot, make it durable, read it back, and commit it."""
+    live, keys = snapshot.live, snapshot.keys
+
+    def disk_space() -> str:
+        with contextlib.suppress(OSError):
+            free = save_options.files.free(os.path.split(prefix)[0])
+            return "" if free is None else no_space(needed(live.inventory), free)
+        return ""
+
+    def write_data(taken: frozenset[int]) -> tuple[bytes, list[str]]:
+        index, nonfinite_keys = write_files(prefix, snapshot, options, save_options, taken)
+        nonfinite = [name for name in live.inventory.entries if keys[name] in nonfinite_keys]
+        if nonfinite:
+            _report_nonfinite(nonfinite, prefix, save_options.on_nonfinite)
+        return index, nonfinite
+
+    def describe(
+        bundle: Bundle, nonfinite: list[str], files: tuple[str, ...]
+    ) -> record_file.CommitRecord:
+        entries = recorded(live, keys, bundle)
+        return record_file.CommitRecord(
+            number=_number(prefix),
+            inventory=dataclasses.replace(live.inventory, source=prefix, entries=entries),
+            index_sha256=bundle.digest,
+            created=record_file.now(),
+            step=metadata.step,
+            epoch=metadata.epoch,
+            metrics=metadata.metrics,
+            metadata=metadata.metadata,
+            best_by=metadata.best_by,
+            training=metadata.training,
+            versions=_versions(),
+            finite=not nonfinite,
+            run_began=metadata.run_began,
+            run_first=metadata.run_first,
+            preserved=metadata.preserved,
+            lineage=metadata.lineage,
+            files=files,
+        )
+
+    with as_save_errors(prefix, disk_space):
+        write_checkpoint(prefix, write_data, describe, save_options.files, mark=mark)
+
+
+def needed(inventory: Inventory) -> int:
+    """The least bytes that a save takes: those of the numbers."""
+    entries = inventory.entries.values()
+    return sum(math.prod(e.shape) * ITEM_BYTES.get(e.dtype, 0) for e in entries if e.shape)
+
+
+def _report_nonfinite(nonfinite: list[str], prefix: str, action: str) -> None:
+    names = listed(nonfinite)
+    if action == "refuse":
+        raise SaveError(
+            f"{prefix}: not saved, because values are NaN or infinite: {names}",
+            hint="no files were left; set on_nonfinite: warn to save anyway",
+        )
+    if action == "warn":
+        logging.warning("%s: values are NaN or infinite: %s", prefix, names)
+
+
+def synchronous(options: Any) -> Any:
+    """A copy of the options without TensorFlow's own asynchronous saving."""
+    options = copy.copy(options) if options is not None else tf.train.CheckpointOptions()
+    options.experimental_enable_async_checkpoint = False
+    return options
+
+
+def run_callbacks(callbacks: Iterable[Callable[..., None]], path: str) -> None:
+    """Call the write callbacks of CheckpointOptions, with the path or without arguments."""
+    for callback in callbacks:
+        callback(*(path,) if inspect.signature(callback).parameters else ())
+
+
+def _number(prefix: str) -> int:
+    found = re.search(r"-([0-9]{1,18})\Z", prefix)
+    return int(found.group(1)) if found else 0
+
+
+def completed_metadata(
+    metadata: RecordMetadata | None, snapshot: Snapshot, lineage: Lineage, prefix: str
+) -> RecordMetadata:
+    """Complete the metadata with the lineage, and with the optimizer's step if none is set."""
+    metadata = metadata or RecordMetadata()
+    metadata = dataclasses.replace(
+        metadata,
+        lineage=lineage.lineage(os.path.split(prefix)[0]),
+        run_first=lineage.first_save(prefix, _number(prefix)),
+    )
+    return (
+        metadata
+        if metadata.step is not None
+        else dataclasses.replace(metadata, step=_step(snapshot))
+    )
+
+
+def _step(snapshot: Snapshot) -> int | None:
+    variables = snapshot.live.variables
+    counters = [name for name in variables if name.endswith("optimizer/iterations")]
+    if len(counters) != 1:
+        return None
+    # The snapshot may hold the value already; reading it again takes longer.
+    return as_int(snapshot.tensors.get(snapshot.keys[counters[0]], variables[counters[0]]))
+
+
+def _versions() -> dict[str, str]:
+    found = {"tfckpt": __version__}
+    for name in ("tensorflow", "keras", "tf_keras"):
+        if (version := getattr(sys.modules.get(name), "__version__", None)) is not None:
+            found[name] = str(version)
+    return found
+
+
+def write_state(directory: str, name: str, files: Files) -> None:
+    """Name one checkpoint in the state file, as TensorFlow does after each ``save``."""
+    try:
+        files.write_atomic(join(directory, STATE_FILE), render(name, [name]))
+    except OSError as error:
+        logging.warning("the state file for TensorFlow's tools was not written: %s", error)
+
+
+PIECE = 1 << 26  # bytes that are copied off an accelerator at a time
+
+
+def by_tensorflow(options: Any) -> bool:
+    """Whether ``tf.train.CheckpointOptions`` ask for features that only TensorFlow has."""
+    return bool(options.experimental_io_device or options.experimental_sharding_callback)
+
+
+def write_files(
+    prefix: str,
+    snapshot: Snapshot,
+    options: Any,
+    save_options: SaveOptions,
+    taken: frozenset[int],
+) -> tuple[bytes, frozenset[str]]:
+    """Write data files to disk; frees the tensors of the snapshot one by one.
+
+    ``options`` are for TensorFlow's part; ``taken`` are total numbers of files that others have.
+    Returns the index, and the keys of weights, slots and arrays that hold NaN or infinity.
+    """
+    files, tensors = save_options.files, snapshot.tensors
+    part, theirs = join(prefix + PART, os.path.split(prefix)[1]), 0
+    coded: list[tuple[bytes, bytes]] = []
+    if snapshot.others:
+        files.makedirs(prefix + PART)
+        with writable(part, files) as path:
+            snapshot.write_others(path, options)
+        _sync_all(part, files)
+        theirs, coded = read_coded(part, files)
+    nonfinite = snapshot.nonfinite_others()
+    computed = snapshot.computed()
+    values = [_value(key, tensors.pop(key), key in computed) for key in sorted(tensors)]
+    ours = files_for(sum(value.nbytes for value in values)) if values else 0
+    while theirs + ours in taken:
+        ours += 1
+    target = Target(prefix, range(theirs, theirs + ours), theirs + ours, files)
+    for shard in range(theirs):
+        old, new = data_path(part, shard, theirs), data_path(prefix, shard, target.num_shards)
+        files.rename(old, new)
+    if theirs:
+        files.remove(index_path(part))
+    written = write_in_parallel(values, _pieces, target, save_options.chunk)
+    index = encode_index([*coded, *written.coded], target.num_shards)
+    return index, frozenset([*nonfinite, *written.nonfinite])
+
+
+def _sync_all(prefix: str, files: Files) -> None:
+    """Sync the files that TensorFlow and registered savers wrote."""
+    directory, name = os.path.split(prefix)
+    for file in files.listdir(directory):
+        if file.startswith(name) and file != f"{name}_temp":
+            files.fsync(join(directory, file))
+
+
+def _value(key: str, tensor: Any, check_finite: bool) -> BundleValue:
+    dtype, shape = DTYPES[tensor.dtype.as_datatype_enum], tuple(tensor.shape)
+    nbytes = math.prod(shape) * ITEM_BYTES.get(dtype, 0)
+    return BundleValue(key, dtype, shape, nbytes, check_finite, tensor)
+
+
+def _pieces(value: BundleValue) -> Iterable[np.ndarray]:
+    """The bytes of an eager tensor: without a copy on the CPU, else in pieces."""
+    tensor = value.held
+    if value.dtype == "string":
+        return (np.array(tensor.numpy(), object),)
+    if value.nbytes <= PIECE or tensor.device.endswith("CPU:0"):
+        return (array_of(tensor),)
+    return _taken_off(tensor, PIECE // ITEM_BYTES[value.dtype])
+
+
+def _taken_off(tensor: Any, count: int) -> Iterator[np.ndarray]:
+    with tf.device(tensor.device):
+        flat = tf.reshape(tensor, [-1])
+    for start in range(0, flat.shape[0], count):
+        with tf.device(tensor.device):
+            piece = flat[start : start + count]
+        yield np.asarray(piece)

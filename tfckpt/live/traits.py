@@ -1,0 +1,163 @@
+"""Traits that distinguish live layers with automatic names, besides their names and order.
+
+These are their connections, their settings, and whether a name only looks automatic. Keras does not
+record whether a user chose a name, but it counts the names that it generates. A number beyond the
+count was chosen by a user, or read from a configuration, or Keras has reset its count since
+(``clear_session``). In the last two cases no automatic name of the model is within the count. So a
+name counts as chosen only if the model or one of its layers (an unnamed input, say) has a name
+within the count, and if the numbers are not consecutive as Keras's are.
+"""
+
+from __future__ import annotations
+
+import types
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from tfckpt.core.inventory import Role, digest, name_number, unnumbered
+from tfckpt.core.names import NodeKind, walk
+from tfckpt.core.topology import Graph, LayerCall, Tensor, on_branches, wires
+from tfckpt.live.private import either_keras
+from tfckpt.live.variables import raw
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Iterator, Sequence
+
+    from tfckpt.core.names import Node
+    from tfckpt.live.flavors import Flavor
+    from tfckpt.live.tree import Tree
+
+if TYPE_CHECKING:
+    _Found = tuple[Any, Node, Flavor]
+
+
+_OF_EACH = frozenset({"name", "built"})
+_PLAIN = (bool, int, float, str, type(None))
+_NAMED = (types.FunctionType, types.BuiltinFunctionType, type)
+
+
+def given_names(tree: Tree) -> frozenset[int]:
+    """The ids of the nodes of layers whose names look automatic, but were chosen by a user."""
+    found: set[int] = set()
+    held: set[int] = set()
+    for parent, _, flavor in list(tree.layers):
+        inner = either_keras.layers_of(parent)
+        nodes = [n for layer in (parent, *inner) if (n := tree.node(layer)) is not None]
+        held.update(map(id, nodes if inner else ()))
+        found |= _chosen(nodes, flavor)
+    # Keras does not list the layers of a tf.Module
+    others = [(node, flavor) for _, node, flavor in tree.layers if id(node) not in held]
+    for flavor in {flavor for _, flavor in others}:
+        found |= _chosen([node for node, each in others if each is flavor], flavor)
+    return frozenset(found)
+
+
+def _chosen(nodes: Iterable[Node], flavor: Flavor) -> set[int]:
+    """Those that have the name of another one, or one beyond Keras's count."""
+    judged = [node for node in dict.fromkeys(nodes) if _judged(node)]
+    times = Counter(node.label for node in judged)
+    found = {id(node) for node in judged if times[node.label] > 1}
+    beyond = [node for node in judged if not _counted(node, flavor)]
+    if len(beyond) < len(judged):
+        in_turn = _in_turn(judged, flavor)
+        found |= {id(node) for node in beyond if unnumbered(node.label) not in in_turn}
+    return found
+
+
+def _in_turn(nodes: Sequence[Node], flavor: Flavor) -> set[str]:
+    """The automatic names that are numbered consecutively from a number that Keras has used.
+
+    Keras generated them if it has reset its count since, or has another count in this thread
+    (keras/src/backend/common/global_state.py).
+    """
+    numbers: dict[str, list[int]] = {}
+    for node in nodes:
+        numbers.setdefault(unnumbered(node.label), []).append(name_number(node.label))
+    return {
+        base
+        for base, (first, *others) in numbers.items()
+        if first < flavor.counted(base) and others == [*range(first + 1, first + 1 + len(others))]
+    }
+
+
+def _judged(node: Node) -> bool:
+    """Whether Keras may have numbered the name by class, not by the name of a feature."""
+    return bool(node.base) and not node.base.endswith("_preprocessor")
+
+
+def _counted(node: Node, flavor: Flavor) -> bool:
+    """Whether Keras may have generated the name in this process."""
+    number = name_number(node.label)
+    base = unnumbered(node.label)
+    return node.label == (f"{base}_{number}" if number else base) and (
+        number < flavor.counted(base)
+    )
+
+
+def describe(tree: Tree) -> None:
+    """Store at the nodes of layers what distinguishes them besides names and order."""
+    given = given_names(tree)
+    for layer, node, _ in tree.layers:
+        node.settings, node.given = _settings(layer), not node.base or id(node) in given
+    for model, node, flavor in _functional(tree):
+        graph = _graph(model, flavor)
+        nodes = {id(each): found for each in model.layers if (found := tree.node(each))}
+        node.wires = wires(graph, nodes)
+        node.sizes = len(model.layers), len(getattr(model, "operations", model.layers))
+        alike: dict[Hashable, list[int]] = {}
+        for key, each in nodes.items():
+            if shapes := _shapes(each):
+                alike.setdefault((each.base or each.cls, shapes), []).append(key)
+        for layer in on_branches(graph, (group for group in alike.values() if len(group) > 1)):
+            nodes[layer].beside = True
+
+
+def _shapes(layer: Node) -> tuple[str, ...]:
+    """Of the weights of a layer."""
+    values = (each for each in walk(layer) if each.kind is NodeKind.VALUE)
+    return tuple(sorted(str(raw(v.value).shape) for v in values if v.role is Role.WEIGHT))
+
+
+def _functional(tree: Tree) -> Iterator[_Found]:
+    # tf_keras's Sequential is a functional model, which has no inputs before it is built.
+    return (
+        (model, node, flavor)
+        for model, node, flavor in tree.layers
+        if isinstance(model, flavor.functional) and model.inputs and model.outputs
+    )
+
+
+def _graph(model: Any, flavor: Flavor) -> Graph:
+    layers: dict[Any, Any] = {}
+
+    def tensors(found: Iterable[Any]) -> list[Tensor]:
+        histories = [either_keras.history_of(x) for x in found]
+        layers.update({id(layer): layer for layer, _, _ in histories})
+        return [Tensor(id(layer), call, output) for layer, call, output in histories]
+
+    def call(tensor: Tensor) -> LayerCall | None:
+        layer = layers[tensor.layer]
+        nodes = either_keras.calls_of(layer)
+        if tensor.call >= len(nodes):  # an input, or a node that was removed
+            return None
+        return LayerCall(type(layer).__name__, tensors(flavor.inputs(nodes[tensor.call])))
+
+    return Graph(tensors(model.inputs), tensors(model.outputs), call)
+
+
+def _settings(layer: Any) -> str:
+    """A digest of a layer's public plain attributes and the names of its functions."""
+    settings = {
+        name: value.__name__ if issubclass(type(value), _NAMED) else value
+        for name, value in vars(layer).items()
+        if not name.startswith("_") and name not in _OF_EACH
+    }
+    return digest(
+        [f"{name} {value!r}" for name, value in sorted(settings.items()) if _plain(value)]
+    )
+
+
+def _plain(value: Any) -> bool:
+    if issubclass(type(value), (list, tuple)):
+        return all(type(each) in _PLAIN for each in value)
+    return type(value) in _PLAIN
