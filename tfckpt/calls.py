@@ -8,7 +8,6 @@ that are keys of a policy and hold no object make up the policy; all others are 
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -20,16 +19,15 @@ from tfckpt.live.arguments import checked
 from tfckpt.live.flavors import flavor_of
 from tfckpt.live.inventory import collect
 from tfckpt.live.private.tensorflow import Trackable
-from tfckpt.live.remote import files_of
 from tfckpt.policy import STRICT, Config, Policy, Restore, Source, load_config, load_policy
 from tfckpt.policy.load import has_config_name
 from tfckpt.policy.messages import keys_of, show_value
 from tfckpt.run import Run
 from tfckpt.stored.commits.discovery import candidates
 from tfckpt.stored.io.explain import is_checkpoint, is_directory, not_found, shown
-from tfckpt.stored.io.files import LOCAL, absolute
+from tfckpt.stored.io.files import LOCAL, absolute, files_of
 from tfckpt.training.moment import check_step
-from tfckpt.training.restore_by_config import plan_first, restore_first, warn_of
+from tfckpt.training.restore_by_config import plan_by_config, restore_by_config, warn_of
 
 if TYPE_CHECKING:
     from tfckpt.core.inventory import Inventory
@@ -107,7 +105,11 @@ def restore(
     >>> [step.name for step in report.plan.assignments]
     ['model/out/kernel']
     """
-    return _once("restore", source, model, _Given(policy, select), objects).restore()
+    given = _arguments("restore", source, model, objects, policy=policy, select=select)
+    with adding_call(given.call):
+        report = restore_by_config(given.config, given.objects, given.counter).report
+    warn_of(report)
+    return report
 
 
 def plan(
@@ -120,7 +122,8 @@ def plan(
     **objects: Any,
 ) -> Plan:
     """The plan that :func:`restore` would carry out; assigns nothing."""
-    return _once("plan", source, model, _Given(policy, select), objects).plan()
+    given = _arguments("plan", source, model, objects, policy=policy, select=select)
+    return plan_by_config(given.config, given.objects, given.counter)
 
 
 def suggest(
@@ -181,54 +184,37 @@ def _objects(call: str, model: Any, objects: Mapping[str, Any]) -> dict[str, Any
     return combined
 
 
-class _Given(NamedTuple):
-    """Arguments that a config has in itself."""
-
-    policy: Policy | Mapping[str, Any] | None
-    select: Any
-
-
-class _Once(NamedTuple):
-    """A restore without a run, after which nothing is saved."""
+class _Arguments(NamedTuple):
+    """What ``restore`` and ``plan`` make of theirs; ``call`` is how a policy would be passed."""
 
     config: Config
     objects: Mapping[str, Any]
     counter: Any = None
-    path: str | None = None
-
-    def restore(self) -> RestoreReport:
-        with contextlib.ExitStack() as stack:
-            if self.path is not None:
-                stack.enter_context(adding_call(PolicyCall.of(self.path, self.objects, None)))
-            report = restore_first(self.config, self.objects, self.counter).report
-        warn_of(report)
-        return report
-
-    def plan(self) -> Plan:
-        return plan_first(self.config, self.objects, self.counter)
+    call: PolicyCall | None = None
 
 
-def _once(
+def _arguments(
     name: str,
     source: ConfigSource | None,
     model: Any,
-    given: _Given,
     objects: dict[str, Any],
-) -> _Once:
+    **given: Any,
+) -> _Arguments:
+    """``given`` are ``policy`` and ``select``, which a config has in itself."""
     if source is None:
         hint = "tf.train.latest_checkpoint returns None if it finds no checkpoint"
         raise CheckpointNotFoundError("None was given as the source", hint=hint)
     call, path = f"{name}(source, model=model)", _path(source)
     keys, objects = _policy_keys(objects)
     if path is not None and _is_checkpoint(path):
-        config = _config_of(path, _policy(given.policy, keys), given.select)
+        config = _config_of(path, _policy(given["policy"], keys), given["select"])
         objects = _objects(call, model, objects)
         checked(objects)
-        return _Once(config, objects, path=path)
+        return _Arguments(config, objects, call=PolicyCall.of(path, objects, None))
     if path is not None and not has_config_name(path) and not LOCAL.exists(path):
         message = f"there is neither a checkpoint nor a config file {absolute(path)}"
         raise CheckpointNotFoundError(message, hint=not_found(path, LOCAL).hint)
-    if own := [*(key for key, value in given._asdict().items() if value is not None), *keys]:
+    if own := [*(key for key, value in given.items() if value is not None), *keys]:
         what = " and ".join(f"`{key}`" for key in own)
         hint = "write it into the config, or pass the path of a checkpoint as the source"
         message = f"a config has its own policies, but {what} was passed as well"
@@ -237,7 +223,7 @@ def _once(
     counter = checked(objects).save_counter
     if "step" in objects:
         check_step(objects["step"])
-    return _Once(config, objects, counter)
+    return _Arguments(config, objects, counter)
 
 
 def _path(source: object) -> str | None:

@@ -19,11 +19,12 @@ from tfckpt.manager.checkpoint_manager import CheckpointManager
 from tfckpt.training.callback import callback_for
 from tfckpt.training.fits import Fits
 from tfckpt.training.moment import Moment, check_step
-from tfckpt.training.restore_by_config import plan_first, restore_first, warn_of
+from tfckpt.training.restore_by_config import plan_by_config, restore_by_config, warn_of
 from tfckpt.training.resumption import Restoration, Resumption, check_keywords
 from tfckpt.training.saves import Saves
 
 if TYPE_CHECKING:
+    import contextlib
     from collections.abc import Callable, Mapping
 
     from typing_extensions import Self
@@ -77,7 +78,10 @@ class Run:
         self.saves = Saves(config.manager, self._objects, self.checkpoint, self.manager)
         weakref.finalize(self, self.saves.abandon)
 
-    @in_turn("checkpoint._tfckpt.background")
+    def _turn(self) -> contextlib.AbstractContextManager[None]:
+        return self.checkpoint._turn()
+
+    @in_turn
     def restore(self) -> RestoreReport:
         """Restore by the config's ``restore`` section, completely or not at all.
 
@@ -101,17 +105,17 @@ class Run:
         warn_of(found.report)
         return found.report
 
-    @in_turn("checkpoint._tfckpt.background")
+    @in_turn
     def find(self, fit: int | None = None) -> Restoration:
         """Restore; for a ``fit`` only check what it restores at the saved position."""
-        self.checkpoint._tfckpt.background.failure()  # waits; sync raises the error of a save
+        self.checkpoint._background.failure()  # waits; sync raises the error of a save
         with adding_call(self.call):
-            return restore_first(self.config, self._objects, self.checkpoint.save_counter, fit)
+            return restore_by_config(self.config, self._objects, self.checkpoint.save_counter, fit)
 
     def restored(self, found: Restoration) -> None:
         """Record what was restored."""
         if (prepared := found.prepared) is not None:
-            self.checkpoint._tfckpt.lineage = self.checkpoint._tfckpt.lineage.after(prepared)
+            self.checkpoint._lineage = self.checkpoint._lineage.after(prepared)
             self.resumption = found.resumption
             self.epoch = found.resumption.epoch if found.resumption else 0
         self.saves.restored()
@@ -121,9 +125,9 @@ class Run:
         """Continue another run of the same objects in the same directory."""
         self.fits, self.report, self.resumption = other.fits, other.report, other.resumption
         self.epoch, self.saves.ahead = other.epoch, other.saves.ahead
-        self.checkpoint._tfckpt.lineage = other.checkpoint._tfckpt.lineage
+        self.checkpoint._lineage = other.checkpoint._lineage
 
-    @in_turn("checkpoint._tfckpt.background")
+    @in_turn
     def plan(self) -> Plan:
         """The plan that ``restore`` would carry out; assigns nothing.
 
@@ -133,8 +137,8 @@ class Run:
             NotBuiltError: a model has no variables yet.
             RestoreError: the config has no ``restore`` section.
         """
-        self.checkpoint._tfckpt.background.failure()
-        return plan_first(self.config, self._objects, self.checkpoint.save_counter)
+        self.checkpoint._background.failure()
+        return plan_by_config(self.config, self._objects, self.checkpoint.save_counter)
 
     def save(
         self,

@@ -19,6 +19,7 @@ from unittest import mock
 from tfckpt.core.inventory import Entry, Inventory, Role
 from tfckpt.errors import CheckpointError, CheckpointNotFoundError, TfckptError
 from tfckpt.manager.directory import Directory
+from tfckpt.manager.retention import decide
 from tfckpt.policy import Keep
 from tfckpt.stored.bundles.write import BundleWriter
 from tfckpt.stored.commits import commit, discovery, numbering
@@ -75,7 +76,7 @@ def save_numbered(directory: str, values: Values, files: Files, keep: int | None
     with contextlib.suppress(CheckpointError):  # it is saved, whatever follows
         found = held.checkpoints()
         rules = [Keep(latest=keep)] if keep else []
-        decision = held.decide(found, rules, anchor=0.0, preserved=(), in_use=())
+        decision = decide(held.saved(found), rules, anchor=0.0)
         held.release(found, decision)
     return prefix
 

@@ -7,7 +7,6 @@ where they are to come, and tells what became of it. Nothing waits by the clock 
 from __future__ import annotations
 
 import gc
-import logging
 import os
 import shutil
 import signal
@@ -113,17 +112,6 @@ def hang() -> None:
     tf.queue.FIFOQueue(1, tf.int32).dequeue()
 
 
-def when_it_is_known(do: Callable[[], None]) -> None:
-    """``do`` when tfckpt says that a signal has come."""
-
-    def known(record: logging.LogRecord) -> bool:
-        if record.getMessage() == "SIGTERM received: saving after this step, within 1000 s":
-            do()
-        return True
-
-    logging.getLogger("absl").addFilter(known)
-
-
 def put_in_the_way(loop: Loop) -> None:
     """A file, where the directory was."""
     shutil.rmtree(loop.directory)
@@ -137,9 +125,8 @@ def in_another_thread(do: Callable[[], Any]) -> None:
 
 
 def is_back(number: int = signal.SIGTERM) -> bool:
-    """Whether the handler is Python's own again, and nobody has the wakeup descriptor."""
-    own = signal.getsignal(number) in {signal.SIG_DFL, signal.default_int_handler}
-    return own and signal.set_wakeup_fd(-1) == -1
+    """Whether the handler is Python's own again."""
+    return signal.getsignal(number) in {signal.SIG_DFL, signal.default_int_handler}
 
 
 def until_a_signal(loop: Loop) -> Any:
@@ -222,9 +209,9 @@ def a_signal_that_waits_when_a_run_is_garbage_has_its_grace_time(loop: Loop) -> 
 
 
 @scenario(signal.SIGTERM)
-def a_second_signal_ends_a_step_that_hangs_at_once(loop: Loop) -> None:
+def a_second_signal_ends_a_step_at_once(loop: Loop) -> None:
     loop.go()
-    when_it_is_known(come)
+    come()
     come()
     hang()
 
@@ -232,15 +219,15 @@ def a_second_signal_ends_a_step_that_hangs_at_once(loop: Loop) -> None:
 @scenario(signal.SIGUSR1, on_signal=["SIGTERM", "SIGUSR1"])
 def a_second_signal_of_another_kind_ends_it_too(loop: Loop) -> None:
     loop.go()
-    when_it_is_known(lambda: come(signal.SIGUSR1))
     come()
+    come(signal.SIGUSR1)
     hang()
 
 
 @scenario(signal.SIGTERM, grace_seconds=SHORT)
 def the_end_of_the_grace_time_ends_a_step_that_hangs(loop: Loop) -> None:
     loop.go()
-    threading.Thread(target=come).start()  # some time while it hangs
+    come()
     hang()
 
 
@@ -296,19 +283,6 @@ def of_two_runs_one_inside_the_other_both_save(outer: Loop) -> Any:
     del inner.run
     gc.collect()
     return [*ended, is_back()]
-
-
-@scenario([ENDED, [15], True])
-def a_wakeup_descriptor_of_another_is_left_alone(loop: Loop) -> Any:
-    reader, writer = os.pipe()
-    os.set_blocking(writer, False)
-    signal.set_wakeup_fd(writer)
-    loop.go()
-    known = threading.Event()
-    when_it_is_known(known.set)
-    come()
-    assert known.wait(60)
-    return [ending(loop.go), list(os.read(reader, 9)), signal.set_wakeup_fd(-1) == writer]
 
 
 @scenario([["TfckptError"], 0, True])
@@ -383,7 +357,7 @@ def test_scenario(play, function, save, expected) -> None:
 
 PROCESS = """
 import atexit
-from tfckpt.manager.preemption import Signals
+from tfckpt.manager.signals import Signals
 atexit.register(print, "atexit")
 signals = Signals(["SIGTERM"], 1000)
 signals.install()

@@ -26,7 +26,7 @@ FACTS = "Python|others|file system|free space"
 VARY = (
     (re.compile(r"[0-9a-f]{64}"), "<sha256>"),
     (re.compile(r"sha256 [0-9a-f]{12}…"), "sha256 <digest>…"),
-    (re.compile(rf'"({VERSIONS}|{FACTS})": "[^"]*"'), r'"\1": "…"'),
+    (re.compile(rf'"({VERSIONS}|{FACTS}|run)": "[^"]*"'), r'"\1": "…"'),
     (re.compile(r"\.[0-9a-f]{8}\.tmp"), ".<random>.tmp"),
     (re.compile(rf"^({VERSIONS}|{FACTS})(  +| \d).*", re.MULTILINE), r"\1 …"),
 )

@@ -47,8 +47,8 @@ def runs(draw: st.DrawFn, restarts: bool = True) -> list[SavedCheckpoint]:
     gaps = draw(st.lists(GAP, min_size=len(facts), max_size=len(facts)))
     saved: list[SavedCheckpoint] = []
     for number, about in zip(itertools.accumulate(gaps), facts, strict=True):
-        firsts = [None, number, *(one.run_first for one in saved)]
-        run = draw(st.sampled_from(firsts)) if restarts else None
+        runs = [None, f"run {number}", *(one.run for one in saved)]
+        run = draw(st.sampled_from(runs)) if restarts else None
         saved.append(SavedCheckpoint(f"ckpt-{number}", number, *about, run, draw(st.booleans())))
     return saved
 
@@ -63,12 +63,12 @@ def restarted(draw: st.DrawFn) -> list[SavedCheckpoint]:
         for number, step in enumerate(sorted(steps), first):
             time, _, metrics, finite = draw(FACTS)
             about = (time, step if counted else None, metrics, finite)
-            saved.append(SavedCheckpoint(f"ckpt-{number}", number, *about, first))
+            saved.append(SavedCheckpoint(f"ckpt-{number}", number, *about, f"run {first}"))
     return saved
 
 
 RUNS = runs()
-IN_USE = st.sets(st.integers(1, 40).map(lambda number: f"ckpt-{number}"), max_size=3)
+OWN = st.none() | st.integers(1, 9).map(lambda number: f"run {number}")
 
 
 def left(saved: list[SavedCheckpoint], decision: Decision) -> list[SavedCheckpoint]:
@@ -77,9 +77,9 @@ def left(saved: list[SavedCheckpoint], decision: Decision) -> list[SavedCheckpoi
     return [one for one in saved if one.prefix not in gone]
 
 
-@given(RUNS, RULES, ANCHOR, IN_USE)
-def test_everything_is_kept_or_deleted_the_oldest_first(saved, rules, anchor, in_use) -> None:
-    decision = decide(saved, rules, anchor=anchor, in_use=in_use)
+@given(RUNS, RULES, ANCHOR, OWN)
+def test_everything_is_kept_or_deleted_the_oldest_first(saved, rules, anchor, own) -> None:
+    decision = decide(saved, rules, anchor=anchor, run=own)
     order = [one.prefix for one in saved]
     assert sorted([*decision.kept, *decision.delete], key=order.index) == order
     assert list(decision.kept) == sorted(decision.kept, key=order.index)
@@ -87,51 +87,52 @@ def test_everything_is_kept_or_deleted_the_oldest_first(saved, rules, anchor, in
     assert all(decision.kept.values())
 
 
-@given(RUNS, RULES, ANCHOR, IN_USE, st.randoms(use_true_random=False))
-def test_the_order_of_a_listing_does_not_matter(saved, rules, anchor, in_use, random) -> None:
+@given(RUNS, RULES, ANCHOR, OWN, st.randoms(use_true_random=False))
+def test_the_order_of_a_listing_does_not_matter(saved, rules, anchor, own, random) -> None:
     listed = list(saved)
     random.shuffle(listed)
-    found = decide(listed, rules, anchor=anchor, in_use=in_use)
-    assert found == decide(saved, rules, anchor=anchor, in_use=in_use)
+    found = decide(listed, rules, anchor=anchor, run=own)
+    assert found == decide(saved, rules, anchor=anchor, run=own)
 
 
-@given(RUNS, RULES, ANCHOR, IN_USE)
-def test_the_rules_keep_the_union_of_what_each_keeps(saved, rules, anchor, in_use) -> None:
-    together = decide(saved, rules, anchor=anchor, in_use=in_use)
-    alone = [decide(saved, [rule], anchor=anchor, in_use=in_use) for rule in rules]
+@given(RUNS, RULES, ANCHOR, OWN)
+def test_the_rules_keep_the_union_of_what_each_keeps(saved, rules, anchor, own) -> None:
+    together = decide(saved, rules, anchor=anchor, run=own)
+    alone = [decide(saved, [rule], anchor=anchor, run=own) for rule in rules]
     assert set(together.kept) == set().union(*(decision.kept for decision in alone))
     for prefix, reasons in together.kept.items():
         found = set().union(*(decision.kept.get(prefix, ()) for decision in alone))
         assert set(reasons) == found
 
 
-@given(RUNS, RULES, ANCHOR, IN_USE)
-def test_what_no_rule_may_delete_stays(saved, rules, anchor, in_use) -> None:
-    deleted = set(decide(saved, rules, anchor=anchor, in_use=in_use).delete)
-    finite = [one.prefix for one in saved if one.finite]
-    unknown = [one.prefix for one in saved if one.finite is None]
-    assert not deleted & in_use
-    assert not deleted & {one.prefix for one in saved[-1:]}
+@given(RUNS, RULES, ANCHOR, OWN)
+def test_what_no_rule_may_delete_stays(saved, rules, anchor, own) -> None:
+    deleted = set(decide(saved, rules, anchor=anchor, run=own).delete)
+    of_run = [one for one in saved if own is None or one.run == own]
+    finite = [one.prefix for one in of_run if one.finite]
+    unknown = [one.prefix for one in of_run if one.finite is None]
+    assert deleted <= {one.prefix for one in of_run}
+    assert not deleted & {one.prefix for one in of_run[-1:]}
     assert not deleted & set((finite or unknown)[-1:])
 
 
-@given(RUNS, RULES, ANCHOR, IN_USE)
-def test_after_the_deletion_nothing_more_is_deleted(saved, rules, anchor, in_use) -> None:
-    first = decide(saved, rules, anchor=anchor, in_use=in_use)
-    again = decide(left(saved, first), rules, anchor=anchor, in_use=in_use)
+@given(RUNS, RULES, ANCHOR, OWN)
+def test_after_the_deletion_nothing_more_is_deleted(saved, rules, anchor, own) -> None:
+    first = decide(saved, rules, anchor=anchor, run=own)
+    again = decide(left(saved, first), rules, anchor=anchor, run=own)
     assert again == dataclasses.replace(first, delete=())
 
 
-@given(runs(restarts=False) | restarted(), RULES, ANCHOR, IN_USE)
+@given(runs(restarts=False) | restarted(), RULES, ANCHOR, OWN)
 def test_once_after_each_save_comes_to_the_same_as_once_at_the_end(
-    saved, rules, anchor, in_use
+    saved, rules, anchor, own
 ) -> None:
     here: list[SavedCheckpoint] = []
     for one in saved:
         here.append(one)
-        step = decide(here, rules, anchor=anchor, in_use=in_use)
+        step = decide(here, rules, anchor=anchor, run=own)
         here = left(here, step)
-    at_once = decide(saved, rules, anchor=anchor, in_use=in_use)
+    at_once = decide(saved, rules, anchor=anchor, run=own)
     assert [one.prefix for one in here] == list(at_once.kept)
     if saved:
         assert step.kept == at_once.kept
@@ -156,26 +157,15 @@ def test_what_is_kept_for_good_is_kept_for_good(saved, rules, anchor) -> None:
 
 
 @given(restarted(), st.integers(1, 3))
-def test_of_the_runs_before_what_came_furthest_stays_until_the_new_one_has_come_as_far(
-    saved, latest
-) -> None:
+def test_what_other_runs_have_saved_changes_nothing(saved, latest) -> None:
     here: list[SavedCheckpoint] = []
-    furthest: dict[int, int] = {}  # of each run, by its first save
     for one in saved:
-        here = left([*here, one], decide([*here, one], [Keep(latest=latest)], anchor=0.0))
-        saves = one.number - one.run_first + 1
-        furthest[one.run_first] = saves if one.step is None else one.step
-        far = furthest[one.run_first]
-        before = max((far for run, far in furthest.items() if run != one.run_first), default=far)
-        if before > far:
-            of_runs_before = [other for other in here if other.run_first != one.run_first]
-            came = [
-                other.number - other.run_first + 1 if other.step is None else other.step
-                for other in of_runs_before
-            ]
-            assert max(came) == before
-    newest = [one.prefix for one in saved[-latest:]]
-    assert len([one for one in here if one.prefix not in newest]) <= 2  # one more, one finite
+        here.append(one)
+        here = left(here, decide(here, [Keep(latest=latest)], anchor=0.0, run=one.run))
+    for run in {one.run for one in saved}:
+        alone = [one for one in saved if one.run == run]
+        stays = decide(alone, [Keep(latest=latest)], anchor=0.0, run=run).kept
+        assert [one.prefix for one in here if one.run == run] == list(stays)
 
 
 @given(RUNS, st.integers(1, 5), ANCHOR)

@@ -10,7 +10,8 @@ import pytest
 import tensorflow as tf
 
 import tfckpt
-from tfckpt.live import companion, save
+from tfckpt.live import checkpoint as of_checkpoint
+from tfckpt.live import save
 from tfckpt.stored.io.files import LocalOutput
 
 if TYPE_CHECKING:
@@ -170,14 +171,14 @@ class Slow:
 def test_saves_asked_for_faster_than_the_disk_takes_them(tmp_path, monkeypatch, files) -> None:
     slow = Slow(monkeypatch)
     monkeypatch.setattr(save, "files_for", lambda _: files)
-    monkeypatch.setattr(companion, "BACKGROUND", 1 << 12)
+    monkeypatch.setattr(of_checkpoint, "BACKGROUND", 1 << 12)
     values = [tf.Variable(tf.fill((8000,), float(number))) for number in range(8)]
     checkpoint = tfckpt.Checkpoint(values=values)
     saved, steps = [], 0
     for _ in range(4):
         before = [value.numpy().tobytes() for value in values]
         saved.append((checkpoint.save(tmp_path / "ckpt", options=ASYNC), before))
-        while checkpoint._tfckpt.background.busy:
+        while checkpoint._background.busy:
             for value in values:
                 value.assign_add(tf.ones_like(value))
                 value.scatter_update(tf.IndexedSlices(tf.constant([-1.0]), tf.constant([steps])))

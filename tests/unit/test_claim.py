@@ -243,7 +243,7 @@ def test_a_failed_save_is_survived_where_the_config_says_so(
     one.manager.sync()
     with full(monkeypatch):
         train(5)  # due at 4 and at 6
-        one.checkpoint._tfckpt.background.failure()
+        one.checkpoint._background.failure()
     assert saved(one) == ["ckpt-1"]
     train(1)
     one.sync()

@@ -128,7 +128,7 @@ HELD = st.builds(
         {
             "finite": st.none() | st.booleans(),
             "run_began": st.none() | st.floats(allow_nan=False, allow_infinity=False),
-            "run_first": st.none() | NATURAL,
+            "run": st.none() | st.text(max_size=20),
             "preserved": st.lists(NATURAL, max_size=3).map(tuple),
             "files": st.sampled_from([(), ("ckpt-1.data-00000-of-00001", "ckpt-1-saver.bin")]),
         }
@@ -292,7 +292,7 @@ FORGED = {
     ),
     "finite a number": _changed(finite=1),
     "run_began infinite": _changed(run_began=float("inf")),
-    "run_first a list": _changed(run_first=[1, 0]),
+    "run a number": _changed(run=1),
     "preserved a text": _changed(preserved=["3"]),
     "left_out without a reason": _changed(left_out={"iterator": None}),
     "files of two checkpoints": _changed(

@@ -19,13 +19,13 @@ from zoo.s3_server import BUCKET, S3Server
 
 import tfckpt
 from tfckpt.errors import NotInstalledError, UnsupportedCheckpointError
-from tfckpt.live import remote
-from tfckpt.live.remote import files_of
 from tfckpt.stored.io import object_store as module
-from tfckpt.stored.io.object_store import ObjectStore, object_store
+from tfckpt.stored.io.files import files_of
+from tfckpt.stored.io.object_store import object_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tfckpt.stored.io.files import Files
 
@@ -241,16 +241,24 @@ def test_what_is_created_later_is_restored_from_there(place: str) -> None:
     assert other.second.numpy().tolist() == [2.0, 3.0]
 
 
-def test_which_file_system_serves_a_scheme(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert files_of("gs://bucket/run") is remote.REMOTE
-    assert isinstance(files_of("memory://run"), ObjectStore)
-    monkeypatch.setattr(tf.io.gfile, "get_registered_schemes", lambda: ["", "memory"])
-    assert files_of("memory://run") is remote.REMOTE
+def test_a_local_file_may_be_written_as_one_of_a_file_system(tmp_path: Path) -> None:
+    value = tf.Variable([1.0, 2.0])
+    manager = tfckpt.CheckpointManager(
+        tfckpt.Checkpoint(value=value), f"file://{tmp_path}/a/run", max_to_keep=2
+    )
+    for _ in range(3):
+        path = manager.save()
+    value.assign([0.0, 0.0])
+    tfckpt.Checkpoint(value=value).restore(path).assert_consumed()
+    assert value.numpy().tolist() == [1.0, 2.0]
+    plain = tf.train.load_checkpoint(f"{tmp_path}/a/run/ckpt-3")
+    assert plain.get_tensor("value/.ATTRIBUTES/VARIABLE_VALUE").tolist() == [1.0, 2.0]
+    assert [name[-6:] for name in manager.checkpoints] == ["ckpt-2", "ckpt-3"]
 
 
 @pytest.mark.parametrize(
     ("path", "said"),
-    [("nosuchscheme://bucket/run", "has a file system for this"), ("s3://bucket/run", "s3fs")],
+    [("nosuchscheme://bucket/run", "has no file system for this"), ("s3://bucket/run", "s3fs")],
 )
 def test_what_is_missing_for_a_scheme_is_named_with_the_extra(
     monkeypatch: pytest.MonkeyPatch, path: str, said: str

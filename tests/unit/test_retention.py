@@ -42,7 +42,7 @@ def kept(saved: list[SavedCheckpoint], *rules: Keep, anchor: float = 0.0) -> lis
     """The numbers of those that the rules themselves keep, and not only what no rule may delete."""
     decision = decide(saved, rules, anchor=anchor)
     assert [*decision.kept, *decision.delete] != []
-    free = {"newest", "in use", "last with only finite values", "last that may be finite"}
+    free = {"newest", "last with only finite values", "last that may be finite"}
     return [int(p[5:]) for p, reasons in decision.kept.items() if not free >= set(reasons)]
 
 
@@ -233,60 +233,57 @@ def test_the_union_stays_with_every_reason() -> None:
         Keep(every_n_hours=3),
         Keep(pin=(1,)),
     ]
-    decision = decide(saved, rules, anchor=0.0, in_use=["run/ckpt-4", "run/ckpt-77"])
+    decision = decide(saved, rules, anchor=0.0)
     assert list(decision.kept.items()) == [
         ("run/ckpt-1", ("best 2 by val_loss (0.25)", "every 1000 steps", "pinned")),
         ("run/ckpt-3", ("best 2 by val_loss (0.125)", "every 1000 steps", "every 3 h")),
-        ("run/ckpt-4", ("in use", "last with only finite values")),
+        ("run/ckpt-4", ("last with only finite values",)),
         ("run/ckpt-6", ("latest 1", "every 3 h", "newest")),
     ]
     assert decision.delete == ("run/ckpt-2", "run/ckpt-5")
     assert decision.last_preserved == 6 * HOUR
 
 
-def in_runs(*runs: list[int | None]) -> list[SavedCheckpoint]:
-    """Runs one after the other, each of which restored nothing, with the steps of their saves."""
-    firsts = [1 + sum(map(len, runs[:n])) for n, run in enumerate(runs) for _ in run]
-    saved = run(steps=[step for run in runs for step in run])
-    return [
-        dataclasses.replace(one, run_first=first) for one, first in zip(saved, firsts, strict=True)
-    ]
+def in_runs(*runs: str) -> list[SavedCheckpoint]:
+    """Checkpoints of the runs with these ids, one after the other; "" for an unknown one."""
+    saved = run(steps=list(range(1, len(runs) + 1)))
+    return [dataclasses.replace(one, run=of or None) for one, of in zip(saved, runs, strict=True)]
 
 
 @pytest.mark.parametrize(
-    ("runs", "stays"),
+    ("runs", "own", "stay"),
     [
-        ([[100, 200, 300], [10]], 3),
-        ([[100, 200, 300], [10, 20, 30, 40, 50]], 3),
-        ([[100, 200, 300], [10, 20, 30, 299]], 3),
-        ([[100, 200, 300], [10, 20, 30, 300]], None),  # as far
-        ([[100, 200, 300], [400]], None),  # its weights came some other way
-        (
-            [[100, 200, 300], [10, 20], [10]],
-            3,
-        ),  # of several the furthest
-        ([[100, 200], [10, 300], [10]], 4),
-        ([[None] * 4, [None]], 4),  # by saves where no step is known
-        ([[None] * 4, [None] * 3], 4),
-        ([[None] * 4, [None] * 4], None),
-        ([[100, 200, 300]], None),
+        ("aaa", "a", [3]),
+        ("aaab", "b", [1, 2, 3, 4]),
+        ("aaabbb", "b", [1, 2, 3, 6]),
+        ("aaabba", "a", [4, 5, 6]),  # it went on from ckpt-3
+        ("abab", "c", [1, 2, 3, 4]),
     ],
 )
-def test_the_run_before_stays_until_this_one_has_come_as_far(
-    runs: list[list[int | None]], stays: int | None
-) -> None:
-    saved = in_runs(*runs)
-    decision = decide(saved, [Keep(latest=1)], anchor=0.0)
-    found = [p for p, why in decision.kept.items() if "newest of the previous run" in why]
-    assert found == ([] if stays is None else [f"ckpt-{stays}"])
-    assert list(decision.kept) == [*found, saved[-1].prefix]
+def test_a_run_deletes_only_its_own(runs: str, own: str, stay: list[int]) -> None:
+    decision = decide(in_runs(*runs), [Keep(latest=1)], anchor=0.0, run=own)
+    assert list(decision.kept) == [f"ckpt-{number}" for number in stay]
+    others = {p for p, why in decision.kept.items() if why == ("of another run",)}
+    assert others == {f"ckpt-{n}" for n, of in enumerate(runs, 1) if of != own}
 
 
-def test_of_checkpoints_that_do_not_tell_their_run_the_furthest_stays_too() -> None:
-    old, (new,) = steps(100, 200, 300), in_runs([10])
-    new = dataclasses.replace(new, prefix="ckpt-4", number=4, run_first=4)
-    decision = decide([*old, new], [Keep(latest=1)], anchor=0.0)
-    assert list(decision.kept) == ["ckpt-3", "ckpt-4"]
+def test_what_tells_no_run_is_of_another_one() -> None:
+    saved = in_runs("", "", "a", "a")
+    decision = decide(saved, [Keep(latest=1)], anchor=0.0, run="a")
+    assert decision.delete == ("ckpt-3",)
+    assert decide(saved, [Keep(latest=1)], anchor=0.0).delete == ("ckpt-1", "ckpt-2", "ckpt-3")
+
+
+def test_the_best_of_another_run_is_no_rival() -> None:
+    rule = Keep(best=1, monitor="loss", mode="min")
+    ids = ["a", "a", "b", "b"]
+    saved = [
+        dataclasses.replace(one, run=of)
+        for one, of in zip(losses(0.1, 0.2, 0.4, 0.5), ids, strict=True)
+    ]
+    decision = decide(saved, [rule], anchor=0.0, run="b")
+    assert decision.kept["ckpt-3"] == ("best 1 by loss (0.4)",)
+    assert decision.delete == ()
 
 
 def test_the_newest_stays_whatever_the_rules_say() -> None:
@@ -340,7 +337,7 @@ def test_a_year_of_saves_keeps_what_a_year_should() -> None:
             True,
         )
         here[one.prefix] = one
-        for gone in decide(here.values(), rules, anchor=0.0, in_use=[one.prefix]).delete:
+        for gone in decide(here.values(), rules, anchor=0.0).delete:
             del here[gone]
     # seven saves of 105 minutes are the first to pass twelve hours, each time anew
     expected = {4998, 4999, 5000, 17, 400, *range(7, count + 1, 7), *range(100, count + 1, 100)}

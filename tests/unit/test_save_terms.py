@@ -178,21 +178,6 @@ def test_the_best_survive_a_restart(tmp_path) -> None:
     assert "best 2 by val_loss (0.2)" in second.retention().kept[f"{tmp_path}/ckpt-3"]
 
 
-def test_one_that_was_preferred_to_newer_ones_is_kept_while_it_is_in_use(tmp_path) -> None:
-    value = tf.Variable(0)
-    checkpoint = tfckpt.Checkpoint(value=value)
-    manager = tfckpt.CheckpointManager(checkpoint, tmp_path, max_to_keep=3)
-    paths = [manager.save() for _ in range(3)]
-    again = tfckpt.CheckpointManager(checkpoint, tmp_path, max_to_keep=1)
-    checkpoint.restore(paths[0])
-    newest = again.save()
-    assert again.checkpoints == [paths[0], newest]
-    checkpoint.restore(newest)  # there is none newer that it was preferred to
-    assert again.checkpoints[-1:] == [newest]
-    assert len([again.save() for _ in range(2)]) == 2
-    assert len(again.checkpoints) == 1
-
-
 @pytest.mark.parametrize("rule", [{"newest": 3}, {"latest": 0}, {"best": 2}, {}, {"pin": "x"}])
 def test_a_rule_that_is_none_is_refused(tmp_path, rule) -> None:
     checkpoint = tfckpt.Checkpoint(v=tf.Variable(1.0))

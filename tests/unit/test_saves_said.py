@@ -278,32 +278,30 @@ def test_the_same_metric_is_missed_where_it_was_asked_for(model, tmp_path, caplo
 # A run that begins anew beside another one
 
 
-def test_a_restart_without_a_restore_does_not_age_the_run_before_out(
+def test_a_restart_without_a_restore_leaves_the_run_before_alone(
     run, capsys, caplog, tmp_path
 ) -> None:
-    saves = {"save": {"every_epochs": 1}, "max_to_keep": 3}
+    saves = {"save": {"every_epochs": 1}, "max_to_keep": 2}
     trained, first = run(**saves)
-    fit(trained, 6, first.callback(verbose=0))
-    assert saved(first) == ["ckpt-4", "ckpt-5", "ckpt-6"]
+    fit(trained, 4, first.callback(verbose=0))
+    assert saved(first) == ["ckpt-3", "ckpt-4"]
     trained, second = run(**saves)
     fit(trained, 3, second.callback())
     said = (
-        f"{tmp_path}/run has checkpoints of another run, which this run does not resume; the "
-        "newest of them, ckpt-6 (step 18), is kept until this run reaches it\n"
+        f"{tmp_path}/run has checkpoints of another run, which this run does not resume and never "
+        "deletes; the newest of them is ckpt-4 (step 12)\n"
     )
     out = capsys.readouterr().out
     assert out.count(said) == 1
-    assert out.index(said) < out.index("saved ckpt-7")
-    assert saved(second) == ["ckpt-6", "ckpt-7", "ckpt-8", "ckpt-9"]
+    assert out.index(said) < out.index("saved ckpt-5")
+    assert saved(second) == ["ckpt-3", "ckpt-4", "ckpt-6", "ckpt-7"]
     kept = second.manager.retention().kept
-    assert kept[second.manager.checkpoints[0]] == ("newest of the previous run",)
+    assert kept[second.manager.checkpoints[0]] == ("of another run",)
 
     trained, third = run(restore=True, **saves)  # the new run is killed, and goes on from its own
-    fit(trained, 5, third.callback())
+    fit(trained, 9, third.callback())
     assert "does not resume" not in capsys.readouterr().out
-    assert saved(third) == ["ckpt-6", "ckpt-9", "ckpt-10", "ckpt-11"]
-    fit(trained, 6, third.callback(), initial_epoch=5)  # step 18: as far
-    assert saved(third) == ["ckpt-10", "ckpt-11", "ckpt-12"]
+    assert saved(third) == ["ckpt-3", "ckpt-4", "ckpt-12", "ckpt-13"]
     assert "does not resume" not in warned(caplog)
 
 
@@ -320,37 +318,39 @@ def test_a_run_that_goes_back_on_purpose_is_not_a_new_one(run, tmp_path, capsys)
     assert saved(second) == ["ckpt-8"]
 
 
-def test_a_manager_by_itself_protects_the_run_before_by_saves(tmp_path, caplog) -> None:
-    def manager() -> Any:
+def test_a_manager_by_itself_deletes_only_what_its_run_has_saved(tmp_path, caplog) -> None:
+    def manager(latest: int = 1) -> Any:
         checkpoint = tfckpt.Checkpoint(v=tf.Variable(1.0))
-        return tfckpt.CheckpointManager(checkpoint, tmp_path, 1)
+        return tfckpt.CheckpointManager(checkpoint, tmp_path, latest)
 
     def numbers(of: Any) -> list[int]:
         return [int(path.rpartition("-")[2]) for path in of.checkpoints]
 
-    first = manager()
+    first = manager(2)
     for _ in range(4):
         first.save()
     second = manager()
-    second.save()
-    assert numbers(second) == [4, 5]
-    assert "the newest of them, ckpt-4, is kept until this run reaches it" in warned(caplog)
+    for _ in range(3):
+        second.save()
+    assert numbers(second) == [3, 4, 7]
+    assert warned(caplog).count("never deletes; the newest of them is ckpt-4") == 1
     third = manager()
     third.restore_or_initialize()  # after a restart
     third.save()
-    assert numbers(third) == [4, 6]
     third.save()
-    assert numbers(third) == [4, 7]
-    third.save()  # the fourth
-    assert numbers(third) == [8]
+    assert numbers(third) == [3, 4, 9]
+    assert warned(caplog).count("never deletes") == 1
 
 
 def test_saves_by_a_checkpoint_are_a_run_too(tmp_path) -> None:
-    for _ in range(4):
-        path = tfckpt.Checkpoint(v=tf.Variable(1.0)).save(tmp_path / "ckpt")
     one = tfckpt.Checkpoint(v=tf.Variable(1.0))
     for _ in range(3):
         path = one.save(tmp_path / "ckpt")
     fresh = tfckpt.CheckpointManager(tfckpt.Checkpoint(v=tf.Variable(1.0)), tmp_path, 1)
     fresh.save()
-    assert fresh.checkpoints == [path, str(tmp_path / "ckpt-8")]
+    fresh.save()
+    assert len(fresh.checkpoints) == 4
+    own = tfckpt.CheckpointManager(one, tmp_path, 1)
+    own.save()
+    assert [name[-1] for name in own.checkpoints] == ["5", "6"]
+    assert path not in own.checkpoints

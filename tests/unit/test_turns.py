@@ -316,7 +316,7 @@ def test_a_copy_of_a_checkpoint_waits_for_itself_alone(tmp_path: Path) -> None:
     checkpoint = tfckpt.Checkpoint(**objects(1.0))
     checkpoint.save(tmp_path / "ckpt")
     copied = copy.deepcopy(checkpoint)
-    with checkpoint._tfckpt.background.turn():
+    with checkpoint._background.turn():
         thread = threading.Thread(target=lambda: copied.save(tmp_path / "copy"))
         thread.start()
         thread.join(PATIENCE)

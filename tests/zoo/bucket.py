@@ -1,30 +1,30 @@
-"""An object store, as bad as they come, in the place of what the adapter asks of `tf.io.gfile`.
+"""An object store, as bad as they come, in the place of one that `fsspec` has a package for.
 
-The objects are files of `ram://`, so that TensorFlow's own C++ reads them, too. An object is there,
-whole, once it is closed; there are no directories; a rename copies and deletes, and refuses an
-empty object, as TensorFlow's own S3 does (tensorflow-io 0.37). Every call counts, and the n-th can
-fail or be the process's last. tests/unit/test_object_store.py compares it with a real server.
+An object is there, whole, once it is closed; there are no directories; nothing is created only if
+it is absent. Every call counts, and the n-th can fail or be the process's last.
+tests/unit/test_object_store.py compares it with a real server.
 """
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import threading
 from enum import Enum
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import fsspec
 import pytest
-import tensorflow as tf
-from tensorflow.python.lib.io import file_io
 
-from tfckpt.live import remote
 from tfckpt.stored.commits import commit, numbering
+from tfckpt.stored.io import object_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _numbers = itertools.count()
-GFile = tf.io.gfile.GFile
+_buckets: dict[str, Bucket] = {}
 REPLACED = ("/checkpoint", ".tfckpt.mark")
 Call = str
 
@@ -49,17 +49,21 @@ class Killed(BaseException):
 
 
 class Bucket:
-    """One store, patched in for the length of a test.
+    """One store, served for the length of a test.
 
     Attributes:
         directory: a place in it.
+        objects: what is in it, by path.
         calls: what was asked of it since :meth:`arm`: "put", "get", "list", and so on.
         replaced: objects that were written over by others, but for TensorFlow's state file and
             what marks a save.
     """
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.directory = f"ram://bucket-{next(_numbers)}/run"
+        name = f"bucket-{next(_numbers)}"
+        patch.setitem(_buckets, name, self)
+        self.directory = f"bucket://{name}/run"
+        self.objects: dict[str, bytes] = {}
         self.calls: list[tuple[Call, str]] = []
         self.replaced: list[str] = []
         self._strike: tuple[int, Strike] | None = None
@@ -67,33 +71,19 @@ class Bucket:
         self._between: tuple[int, Callable[[], None]] | None = None
         self._again: list[tuple[int, str, bytes]] = []
         self._patch = patch
-        for name in ("exists", "stat", "listdir", "isdir", "rename", "remove", "rmtree"):
-            patch.setattr(tf.io.gfile, name, self._instead(name, getattr(tf.io.gfile, name)))
-        patch.setattr(tf.io.gfile, "makedirs", self._makedirs(tf.io.gfile.makedirs))
-        patch.setattr(tf.io.gfile, "GFile", self._file)
-        patch.setattr(file_io, "has_atomic_move", lambda path: path not in self)
-        self._real_listdir = file_io.list_directory_v2
         self.restart()
-
-    def __contains__(self, path: str) -> bool:
-        return path.startswith(self.directory.rpartition("/")[0])
 
     def restart(self) -> None:
         """Another process comes, which remembers nothing."""
         self._dead, self._strike, self._between = False, None, None
-        self._patch.setattr(remote, "REMOTE", remote.RemoteFiles())
-        self._patch.setattr(numbering, "_tried", {})
-        self._patch.setattr(commit, "_held", {})
+        _forget(self._patch)
 
     def between(self, n: int, action: Callable[[], None]) -> None:
         """Before the n-th call from now, another process does something."""
 
         def other() -> None:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(remote, "REMOTE", remote.RemoteFiles())
-                patch.setattr(numbering, "_tried", {})
-                patch.setattr(numbering, "_lock", threading.Lock())
-                patch.setattr(commit, "_held", {})
+                _forget(patch)
                 action()
 
         self.calls.clear()
@@ -107,45 +97,29 @@ class Bucket:
     def names(self, directory: str = "") -> list[str]:
         """What is there, as it is."""
         base = directory or self.directory
-        return sorted(path.removeprefix(f"{base}/") for path in self._objects(base))
+        return sorted(path.removeprefix(f"{base}/") for path in self.below(base))
+
+    def below(self, base: str) -> list[str]:
+        return sorted(path for path in self.objects if path.startswith(f"{base}/"))
 
     def content(self, path: str) -> bytes:
-        with GFile(path, "rb") as file:
-            return bytes(file.read())
+        if path not in self.objects:
+            raise FileNotFoundError(path)
+        return self.objects[path]
 
     def put(self, path: str, data: bytes) -> None:
         """As another client."""
-        if file_io.file_exists_v2(path):
-            if self.content(path) != data and not path.endswith(REPLACED):
-                self.replaced.append(path)
-            file_io.delete_file_v2(path)
-        file_io.recursive_create_dir_v2(path.rpartition("/")[0])
-        with GFile(path, "wb") as file:
-            file.write(data)
+        before = self.objects.get(path)
+        if before not in (None, data) and not path.endswith(REPLACED):
+            self.replaced.append(path)
+        self.objects[path] = data
 
     def delete(self, path: str) -> None:
-        if not self._objects_at(path):  # of ram://, it may still be a directory
-            raise tf.errors.NotFoundError(None, None, f"{path}: no such object")
-        file_io.delete_file_v2(path)
+        if path not in self.objects:
+            raise FileNotFoundError(path)
+        del self.objects[path]
 
-    def _objects(self, base: str) -> list[str]:
-        found: list[str] = []
-        try:
-            names = self._real_listdir(base)
-        except tf.errors.NotFoundError:
-            return []
-        for name in names:
-            path = f"{base}/{name}".rstrip("/")
-            if not file_io.file_exists_v2(path):
-                continue  # ram:// lists `run2` in `run`, as `2`
-            found += self._objects(path) if file_io.is_directory_v2(path) else [path]
-        return found
-
-    def _listed(self, directory: str) -> list[str]:
-        """The objects below a directory."""
-        return sorted(self._objects(directory))
-
-    def _called(self, call: Call, path: str, do: Any) -> Any:
+    def called(self, call: Call, path: str, do: Callable[[], Any]) -> Any:
         if self._dead:
             raise Killed
         if self._between is not None and len(self.calls) + 1 == self._between[0]:
@@ -165,83 +139,104 @@ class Bucket:
             self._dead = True
             raise Killed
         if strike in (Strike.FAIL, Strike.FAIL_ON):
-            raise tf.errors.UnavailableError(None, None, "the store is busy")
+            raise ConnectionError("the store is busy")
         result = do()
         if strike is Strike.KILL_AFTER:
             self._dead = True
             raise Killed
         if strike is Strike.FAIL_DONE:
-            raise tf.errors.UnavailableError(None, None, "the store did not answer")
+            raise ConnectionError("the store did not answer")
         if call == "put":
             self._again.append((now + 7, path, self.content(path)))
         return result
 
-    def _instead(self, name: str, real: Any) -> Any:
-        def call(path: str, *rest: Any, **options: Any) -> Any:
-            if path not in self:
-                return real(path, *rest, **options)
-            return getattr(self, f"_{name}")(path, *rest)
 
-        return call
+def _forget(patch: pytest.MonkeyPatch) -> None:
+    """What a process knows that has just begun."""
+    fresh = cache(object_store.object_store.__wrapped__)
+    patch.setattr(object_store, "object_store", fresh)
+    patch.setattr(numbering, "_tried", {})
+    patch.setattr(numbering, "_lock", threading.Lock())
+    patch.setattr(commit, "_held", {})
 
-    def _makedirs(self, real: Any) -> Any:
-        def call(path: str) -> None:
-            if path in self:
-                self._called("makedirs", path, lambda: None)
-            real(path)  # for TensorFlow's own writing
 
-        return call
+class _Store(fsspec.AbstractFileSystem):
+    """The buckets of this process, as `fsspec` shows a store."""
 
-    def _exists(self, path: str) -> bool:
-        return bool(self._called("exists", path, lambda: path in self._objects_at(path)))
+    protocol = "bucket"
+    cachable = False
 
-    def _objects_at(self, path: str) -> list[str]:
-        there = file_io.file_exists_v2(path) and not file_io.is_directory_v2(path)
-        return [path] if there else []
+    def _of(self, path: str) -> tuple[Bucket, str]:
+        full = f"bucket://{self._strip_protocol(path)}"
+        return _buckets[full[len("bucket://") :].partition("/")[0]], full
 
-    def _stat(self, path: str) -> Any:
-        def stat() -> Any:
-            if not self._objects_at(path) and not self._listed(path):
-                raise tf.errors.NotFoundError(None, None, f"{path}: no such object")
-            return file_io.stat_v2(path)
+    def info(self, path: str, **_: Any) -> dict[str, Any]:
+        bucket, full = self._of(path)
 
-        return self._called("stat", path, stat)
+        def info() -> dict[str, Any]:
+            if full in bucket.objects:
+                return {"name": path, "type": "file", "size": len(bucket.objects[full])}
+            if bucket.below(full):
+                return {"name": path, "type": "directory", "size": 0}
+            raise FileNotFoundError(path)
 
-    def _isdir(self, path: str) -> bool:
-        return bool(self._called("list", path, lambda: self._listed(path)))
+        found: dict[str, Any] = bucket.called("stat", full, info)
+        return found
 
-    def _listdir(self, path: str) -> list[str]:
-        def listdir() -> list[str]:
-            found = self._listed(path)
+    def modified(self, path: str) -> datetime.datetime:
+        return datetime.datetime(2025, 1, 31, tzinfo=datetime.timezone.utc)
+
+    def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
+        bucket, full = self._of(path)
+
+        def ls() -> list[dict[str, Any]]:
+            found = bucket.below(full)
             if not found:
-                raise tf.errors.NotFoundError(None, None, f"{path}: no such directory")
-            inner = (each.removeprefix(f"{path}/") for each in found)
-            return sorted({n.partition("/")[0] + "/" * ("/" in n) for n in inner})
+                raise FileNotFoundError(path)
+            names = {each.removeprefix(f"{full}/").partition("/")[::2] for each in found}
+            return [
+                {"name": f"{path}/{name}", "type": "directory" if rest else "file", "size": 0}
+                for name, rest in sorted(names)
+            ]
 
-        listed: list[str] = self._called("list", path, listdir)
+        listed: list[Any] = bucket.called("list", full, ls)
         return listed
 
-    def _rename(self, source: str, target: str, _overwrite: bool = True) -> None:
-        if not self.content(source):
-            raise tf.errors.FailedPreconditionError(
-                None, None, f"Source is a directory or empty file: {source}"
-            )
-        self._called("put", target, lambda: self.put(target, self.content(source)))
-        self._called("delete", source, lambda: self.delete(source))
+    def find(self, path: str, *_: Any, **__: Any) -> list[str]:
+        bucket, full = self._of(path)
 
-    def _remove(self, path: str) -> None:
-        self._called("delete", path, lambda: self.delete(path))
+        def find() -> list[str]:
+            return [full] if full in bucket.objects else bucket.below(full)
 
-    def _rmtree(self, path: str) -> None:
-        for each in self._called("list", path, lambda: self._listed(path)):
-            self._remove(each)
+        found: list[str] = bucket.called("list", full, find)
+        return [each[len("bucket://") :] for each in found]
 
-    def _file(self, path: str, mode: str = "r") -> Any:
-        if path not in self:
-            return GFile(path, mode)
-        if "w" in mode:
-            return _Upload(self, path)
-        return self._called("get", path, lambda: GFile(path, mode))
+    def cat_file(
+        self, path: str, start: int | None = None, end: int | None = None, **_: Any
+    ) -> bytes:
+        bucket, full = self._of(path)
+
+        data: bytes = bucket.called("get", full, lambda: bucket.content(full)[start:end])
+        return data
+
+    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **_: Any) -> None:
+        if mode == "create":
+            raise NotImplementedError("this store writes whatever is there")
+        bucket, full = self._of(path)
+        bucket.called("put", full, lambda: bucket.put(full, bytes(value)))
+
+    def rm_file(self, path: str) -> None:
+        bucket, full = self._of(path)
+        bucket.called("delete", full, lambda: bucket.delete(full))
+
+    def cp_file(self, path1: str, path2: str, **_: Any) -> None:
+        bucket, target = self._of(path2)
+        source = self._of(path1)[1]
+        bucket.called("put", target, lambda: bucket.put(target, bucket.content(source)))
+
+    def open(self, path: str, mode: str = "rb", **_: Any) -> _Upload:
+        assert mode == "wb", "objects are fetched by cat_file"
+        return _Upload(*self._of(path))
 
 
 class _Upload:
@@ -249,21 +244,18 @@ class _Upload:
 
     def __init__(self, bucket: Bucket, path: str) -> None:
         self._bucket, self._path = bucket, path
-        self._data: list[bytes] | None = []
+        self._data: list[bytes] = []
 
     def write(self, data: bytes) -> None:
-        assert self._data is not None
         self._data.append(bytes(data))
 
     def close(self) -> None:
-        if self._data is not None:
-            data, self._data = b"".join(self._data), None
-            bucket, path = self._bucket, self._path
-            bucket._called("put", path, lambda: bucket.put(path, data))
+        data = b"".join(self._data)
+        bucket, path = self._bucket, self._path
+        bucket.called("put", path, lambda: bucket.put(path, data))
 
-    def __enter__(self) -> _Upload:
-        return self
+    def discard(self) -> None:
+        self._data.clear()
 
-    def __exit__(self, kind: Any, *_: object) -> None:
-        if kind is None:
-            self.close()
+
+fsspec.register_implementation("bucket", _Store, clobber=True)

@@ -172,7 +172,7 @@ def _print_verdict(verdict: Verdict) -> None:
 
 def prune(arguments: Namespace) -> int:
     """Delete, or show what would be deleted; returns 1 if a checkpoint could not be deleted."""
-    from tfckpt.tools.find_checkpoint import files_of
+    from tfckpt.stored.io.files import files_of
     from tfckpt.tools.listing import listing, undamaged_of
     from tfckpt.tools.verification import decided
 

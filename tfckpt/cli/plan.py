@@ -80,9 +80,9 @@ def plan_for(source: str, target: str) -> tfckpt.Plan:
 
 def _write_lock(plan: tfckpt.Plan, lock: str) -> str:
     """Write the lock of a plan; returns what has become of an older one."""
-    from tfckpt.live.remote import files_of
     from tfckpt.live.restore import read_lock
     from tfckpt.planning.lock import drift
+    from tfckpt.stored.io.files import files_of
 
     old, new = read_lock(lock), plan.lock()
     found = () if old in {None, new} else drift(plan, old, lock)

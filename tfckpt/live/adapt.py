@@ -18,10 +18,10 @@ import tensorflow as tf
 from tfckpt.core.dtypes import LostNumberError, cast
 from tfckpt.errors import RestoreError
 from tfckpt.live.flavors import flavors
-from tfckpt.live.remote import files_of
 from tfckpt.live.variables import raw
 from tfckpt.policy.adapt import PlanContext, show_shape
 from tfckpt.policy.adapt_fill import KINDS, Pad, Vocabulary
+from tfckpt.stored.io.files import files_of
 from tfckpt.stored.io.word_list import read_words
 
 if TYPE_CHECKING:

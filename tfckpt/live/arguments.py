@@ -29,7 +29,9 @@ _NUMBERS = (bool, int, float, complex, np.generic)
 _ARRAYS = (np.ndarray, tf.Tensor)
 _FUNCTIONS = (types.FunctionType, types.MethodType)
 _SHOWN = 40
-RESERVED = f"the keyword {EXTRA!r} is reserved; use another keyword"
+# Names of what a tfckpt.Checkpoint keeps itself.
+OWN = frozenset({EXTRA, "_background", "_late", "_lineage", "_logged", "_resumes_in"})
+RESERVED = "the keyword {name!r} is reserved; use another keyword"
 _HINT = (
     "pass variables, Keras models, layers and optimizers, tf.Modules, iterators, or lists and "
     "dicts of them"
@@ -38,8 +40,8 @@ _HINT = (
 
 def check_arguments(root: Any, objects: Mapping[str, Any]) -> None:
     """Refuse arguments of a checkpoint that TensorFlow does not track."""
-    if EXTRA in objects:
-        raise NamingError(RESERVED)
+    if reserved := OWN & objects.keys():
+        raise NamingError(RESERVED.format(name=min(reserved)))
     for name, argument in {**({} if root is None else {"root": root}), **objects}.items():
         obj = argument() if isinstance(argument, weakref.ref) else argument
         if not isinstance(wrap(obj), _TRACKED):

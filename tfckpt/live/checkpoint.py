@@ -11,32 +11,72 @@ In graph mode (``tf.compat.v1``) every call goes to TensorFlow unchanged.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
+import weakref
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tfckpt.errors import NamingError, SaveError
-from tfckpt.live.arguments import RESERVED, check_arguments, check_attribute
-from tfckpt.live.companion import Companion
-from tfckpt.live.drop_in import restore
-from tfckpt.live.paths import absolute_prefix, eager_prefix, eager_source
-from tfckpt.live.private.tensorflow import has_saver_yet
-from tfckpt.live.remote import files_of
+from tfckpt.core.gc_pause import gc_paused
+from tfckpt.errors import CheckpointNotFoundError, NamingError, SaveError
+from tfckpt.live import generators
+from tfckpt.live.advice import PolicyCall, adding_advice, log_once, log_restore, other_keyword
+from tfckpt.live.arguments import OWN, RESERVED, check_arguments, check_attribute
+from tfckpt.live.by_tensorflow import not_taken, readable
+from tfckpt.live.inventory import collect
+from tfckpt.live.late import (
+    Late,
+    created_since,
+    is_tensor,
+    may_come,
+    no_values_at_all,
+    not_there_yet,
+    nothing_left,
+    restore_rest,
+)
+from tfckpt.live.lineage import Lineage
+from tfckpt.live.paths import absolute_prefix, also, eager_prefix, eager_source
+from tfckpt.live.private.tensorflow import (
+    Trackable,
+    attached_to,
+    has_saver_yet,
+    root_of,
+    saver_of,
+)
+from tfckpt.live.restore import Choice, carry_out, permitted, prepare
 from tfckpt.live.save import (
     SaveOptions,
     as_save_errors,
+    by_tensorflow,
+    completed_metadata,
+    run_callbacks,
+    synchronous,
+    write,
     write_state,
 )
-from tfckpt.live.turns import in_turn
-from tfckpt.live.variables import as_int
-from tfckpt.live.workers import Together
+from tfckpt.live.snapshot import take
+from tfckpt.live.status import LoadStatus, may_fail_an_assertion
+from tfckpt.live.turns import Background, assigning, in_turn, live_objects
+from tfckpt.live.variables import as_int, is_variable
+from tfckpt.live.workers import Together, workers_among
 from tfckpt.policy import Policy
-from tfckpt.stored.bundles.keys import EXTRA
+from tfckpt.stored.bundles.keys import OBJECT_GRAPH
+from tfckpt.stored.bundles.write import BACKGROUND
 from tfckpt.stored.commits.commit import claim
 from tfckpt.stored.commits.numbering import Ticket
 from tfckpt.stored.commits.record_file import path_of
+from tfckpt.stored.io.files import files_of, lies_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tfckpt.live.apply import Undo
+    from tfckpt.live.inventory import Live
+    from tfckpt.live.restore import Prepared
+    from tfckpt.live.save import RecordMetadata
+    from tfckpt.live.workers import Workers
 
 TensorFlowManager: Any = tf.train.CheckpointManager
 CheckpointOptions: Any = tf.train.CheckpointOptions
@@ -70,8 +110,13 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
     def __init__(self, root: Any = None, **kwargs: Any) -> None:
         check_arguments(root, kwargs)
         super().__init__(root, **kwargs)
+        self._background = Background()
+        self._lineage = Lineage()
+        self._logged = set[str]()
+        self._late: Late | None = None
+        self._resumes_in = ""  # directory from which a restore goes on with the random generators
 
-    @in_turn("_tfckpt.background")
+    @in_turn
     def save(self, file_prefix: Any, options: Any = None) -> str:
         """Save under the next number that no file next to ``file_prefix`` uses.
 
@@ -91,21 +136,20 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         prefix = eager_prefix(file_prefix, "file_prefix")
         if prefix is None:
             return super().save(file_prefix, options)  # type: ignore[no-any-return]
-        with Together(self._tfckpt.workers(), "save", SaveError) as together:
-            self._tfckpt.background.finish()
+        with Together(self._workers(), "save", SaveError) as together:
+            self._background.finish()
             target, counter = absolute_prefix(prefix), self.save_counter
-            save_options, before = SaveOptions(files_of(target)), as_int(counter)
+            how, before, ticket = SaveOptions(files_of(target)), as_int(counter), None
             directory, name = os.path.split(target)
-            ticket = None
             if together.chief:
                 with as_save_errors(prefix):
-                    recovered = claim(directory, name, save_options.files)
-                    ticket = Ticket.take(target, recovered, before, save_options.files)
+                    recovered = claim(directory, name, how.files)
+                    ticket = Ticket.take(target, recovered, before, how.files)
             ticket = together.ticket(ticket) or Ticket()
-        ticket.advances(counter.assign, before, ticket.value)
-        path, target = (f"{base}-{ticket.value}" for base in (prefix, target))
-        then = partial(write_state, directory, f"{name}-{ticket.value}", save_options.files)
-        self._tfckpt.save(path, target, options, save_options, ticket, then=then)
+            ticket.advances(counter.assign, before, ticket.value)
+            path, target = (f"{base}-{ticket.value}" for base in (prefix, target))
+            then = partial(write_state, directory, f"{name}-{ticket.value}", how.files)
+            self._save(together, ticket, path, target, options=options, how=how, then=then)
         return path
 
     def write(self, file_prefix: Any, options: Any = None) -> str:
@@ -116,29 +160,79 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         """
         return self._write(file_prefix, options)
 
-    @in_turn("_tfckpt.background")
+    @in_turn
     def sync(self) -> None:
         """Wait for a background save to finish.
 
         Raises:
             SaveError: the background save failed.
         """
-        self._tfckpt.background.finish()
+        self._background.finish()
         super().sync()
 
-    @in_turn("_tfckpt.background")
+    @in_turn
     def _write(self, file_prefix: Any, options: Any = None) -> str:
         # TensorFlow's CheckpointManager calls this.
         prefix = eager_prefix(file_prefix, "file_prefix")
         if prefix is None:
             _drop_record(file_prefix)
             return super()._write(file_prefix, options)  # type: ignore[no-any-return]
-        self._tfckpt.background.finish()
-        save_options = SaveOptions(files_of(prefix))
-        self._tfckpt.save(prefix, absolute_prefix(prefix), options, save_options, Ticket())
+        with Together(self._workers(), "save", SaveError) as together:
+            self._background.finish()
+            how, target = SaveOptions(files_of(prefix)), absolute_prefix(prefix)
+            self._save(together, Ticket(), prefix, target, options=options, how=how)
         return prefix
 
-    @in_turn("_tfckpt.background")
+    def _save(
+        self,
+        together: Together,
+        ticket: Ticket,
+        prefix: str,
+        target: str,
+        *,
+        options: Any,
+        how: SaveOptions,
+        about: RecordMetadata | None = None,
+        then: Callable[[], object] | None = None,
+    ) -> None:
+        """Take a snapshot, then write, read back and commit it, now or in the background."""
+        with ticket, live_objects():
+            in_background = options is not None and options.experimental_enable_async_checkpoint
+            options = synchronous(options)
+            callbacks = options.experimental_write_callbacks or ()
+            options.experimental_write_callbacks = None
+            ticket.begin()
+            with gc_paused(), as_save_errors(prefix):
+                live = self._live()
+                together.gathered(live.inventory)
+                snapshot = take(
+                    saver_of(self),
+                    live,
+                    leave_out=how.on_unsavable == "warn",
+                    logged=self._logged,
+                    by_tensorflow=by_tensorflow(options),
+                )
+                about = completed_metadata(about, snapshot, self._lineage, target)
+            together.exchange("snapshot")
+        in_background = in_background and not snapshot.savers  # these write live objects directly
+        if in_background:
+            how = dataclasses.replace(how, chunk=BACKGROUND)
+
+        def commit() -> None:
+            # Registered savers read live objects while they write.
+            with ticket, live_objects() if snapshot.savers else contextlib.nullcontext():
+                write(target, snapshot, options, how, about, mark=ticket.mark)
+            if then is not None:
+                then()
+            run_callbacks(callbacks, prefix)
+
+        work = together.by_chief(commit, ticket, snapshot.live.inventory)
+        if in_background:
+            self._background.start(work)
+        else:
+            work()
+
+    @in_turn
     def restore(self, save_path: Any, options: Any = None) -> Any:
         """Restore from what ``save`` wrote, completely or not at all.
 
@@ -160,36 +254,155 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         prefix = eager_source(save_path, "restore")
         if prefix is None and not executing_eagerly():
             return super().restore(save_path, options)
-        self._tfckpt.background.failure()
+        self._background.failure()
         _ = self.save_counter  # makes it
         if prefix is None:
             return super().read(None, options)
-        return restore(self._tfckpt, prefix, RESTORE, options)
+        return self._restore(prefix, RESTORE, options)
 
-    @in_turn("_tfckpt.background")
+    @in_turn
     def read(self, save_path: Any, options: Any = None) -> Any:
         """Restore from what ``write`` wrote: like ``restore``, but without ``save_counter``."""
         prefix = eager_source(save_path, "read")
         if prefix is None:
             return super().read(save_path, options)
-        self._tfckpt.background.failure()
-        return restore(self._tfckpt, prefix, _READ, options)
+        self._background.failure()
+        return self._restore(prefix, _READ, options)
+
+    def _restore(
+        self,
+        prefix: str,
+        policy: Policy,
+        options: Any = None,
+        workers: Together | None = None,
+        *,
+        returned: bool = True,
+    ) -> LoadStatus:
+        """Plan, then assign existing variables; TensorFlow waits for those that come later.
+
+        ``returned`` is whether the caller gets the status and can assert on it.
+        """
+        objects, root = self._objects()
+        skip_slots = options is not None and options.experimental_skip_slot_variables
+        together = workers or Together(self._workers())
+        with adding_advice(call := PolicyCall.of(prefix, objects, root)), together:
+            prepared = prepare(
+                [Choice(prefix, policy)], objects, root, skip_slots=skip_slots, workers=together
+            )
+            with contextlib.ExitStack() as stack:
+                try:
+                    ready = stack.enter_context(prepared)
+                except CheckpointNotFoundError as error:
+                    raise also(error, tf.errors.NotFoundError(None, None, "")) from None
+                plain = bool(ready.stored.graph) and not ready.live.keras_roots
+                if plain and not nothing_left(ready):
+                    status = self._assign_without_keras(ready, options, together)
+                else:
+                    status = self._assign(ready, options, together, plain=plain)
+        log_restore(status, call, self._logged, returned=returned)
+        return status
+
+    def _assign(
+        self, prepared: Prepared, options: Any, workers: Together, *, plain: bool
+    ) -> LoadStatus:
+        late = Late(prepared, self._objects()[0], options, self._live)
+        waiting = bool(late.objects) or no_values_at_all(prepared)
+        prepared = permitted(prepared, may_come=waiting)
+        undo = carry_out(prepared, workers)
+        with _assigned_by_tensorflow(undo, prepared.stored.prefix):
+            later = late.read(prepared)
+        if not may_fail_an_assertion(prepared.plan):
+            undo.forget()
+        self._late = late
+        log_once(self._logged, prepared.stored.prefix, other_keyword(prepared))
+        log_once(self._logged, prepared.stored.prefix, not_there_yet(prepared, late))
+        created = (lambda: created_since(prepared.live, self._live())) if plain else None
+        forget = self._comes_from(prepared)
+        return LoadStatus(prepared.report(), undo, forget, later=later, late=late, created=created)
+
+    def _assign_without_keras(
+        self, prepared: Prepared, options: Any, workers: Together
+    ) -> LoadStatus:
+        """TensorFlow restores tables and iterators, and waits for what may be created later."""
+        prepared = permitted(prepared, may_come=may_come(prepared, *self._objects()))
+        live, assignments = prepared.live.variables, prepared.plan.assignments
+        # A table chooses its own keys.
+        by_tensorflow = [s.stored for s in assignments if s.stored and s.stored.shape is None]
+        prepared.stored.values.verify([*(e.key for e in by_tensorflow if e.nbytes), OBJECT_GRAPH])
+        steps = [s for s in assignments if is_variable(live[s.name]) and is_tensor(s)]
+        path = readable(prepared.stored.prefix, without=[s.stored.key for s in steps if s.stored])
+        undo = carry_out(prepared, workers, objects=False)
+        restored = [step.name for step in steps]
+        others = live.keys() - set(restored)
+        undo.watch(v for name, v in live.items() if name in others and is_variable(v))
+        with _assigned_by_tensorflow(undo, prepared.stored.prefix):
+            read = partial(saver_of(self).restore, path, synchronous(options))
+            later = restore_rest(read, live, restored)
+            workers.exchange("rest", last=True)
+        undo.resolve()
+        self._late = None  # later values come from this checkpoint
+        return LoadStatus(prepared.report(), undo, self._comes_from(prepared), later=later)
+
+    def _comes_from(self, prepared: Prepared) -> Callable[[], None]:
+        """Record the restore, and go on with its random generators; returns what undoes that."""
+        before, drawn = self._lineage, dict[str, Any]()
+        record, prefix = prepared.stored.record, prepared.stored.prefix
+        saved = record.training.get(generators.KEY) if record and self._resumes_in else None
+        # Each of several workers draws from its own.
+        if saved and lies_in(prefix, self._resumes_in) and self._workers() is None:
+            drawn = generators.take()
+            generators.restore(saved, prefix)
+        self._lineage = before.after(prepared)
+
+        def undo() -> None:
+            self._lineage = before
+            generators.put(drawn)
+
+        return undo
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name == EXTRA:
-            raise NamingError(RESERVED)
+        if name in OWN and isinstance(value, Trackable):
+            raise NamingError(RESERVED.format(name=name))
         if type(self) is Checkpoint and has_saver_yet(self) and name[0] != "_":
             check_attribute(name, value)
         super().__setattr__(name, value)
-        companion = self.__dict__.get("_tfckpt_companion")
-        if companion is not None and companion.late is not None and self._root is None:
-            companion.late.take(name, getattr(self, name))
+        late = self.__dict__.get("_late")
+        if late is not None and self._root is None:
+            late.take(name, getattr(self, name))
 
-    @property
-    def _tfckpt(self) -> Companion:
-        if "_tfckpt_companion" not in self.__dict__:  # not a tracked attribute
-            self.__dict__["_tfckpt_companion"] = Companion(self)
-        return self.__dict__["_tfckpt_companion"]  # type: ignore[no-any-return]
+    def _turn(self) -> contextlib.AbstractContextManager[None]:
+        """Saves and restores of other threads wait while the body runs."""
+        return self._background.turn()
+
+    def _objects(self) -> tuple[dict[str, Any], Any]:
+        """The objects by keyword, and the root object."""
+        root = root_of(self)
+        if root is None:
+            return dict(tf.train.TrackableView.children(self)), None
+        objects = {name: ref for name, ref in attached_to(self) if name != "root"}
+        return objects, root() if isinstance(root, weakref.ref) else root
+
+    def _live(self) -> Live:
+        """The current values of the objects."""
+        with live_objects():
+            return collect(*self._objects())
+
+    def _workers(self) -> Workers | None:
+        """The workers that make the same calls; None for a single process."""
+        return workers_among(*self._objects())
+
+
+@contextlib.contextmanager
+def _assigned_by_tensorflow(undo: Undo, prefix: str) -> Iterator[None]:
+    """Put old values back if the body raises."""
+    try:
+        with assigning():
+            yield
+    except BaseException as error:
+        undo.roll_back()
+        if isinstance(error, tf.errors.OpError):  # its NotFoundError would mean: no checkpoint
+            raise not_taken(prefix, error) from error
+        raise
 
 
 def _drop_record(file_prefix: Any) -> None:

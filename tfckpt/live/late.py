@@ -15,7 +15,7 @@ from absl import logging
 
 from tfckpt.core.inventory import Role
 from tfckpt.core.text import listed
-from tfckpt.live.by_tensorflow import put_back_on_failure
+from tfckpt.live.by_tensorflow import put_back_on_failure, readable
 from tfckpt.live.flavors import is_v1
 from tfckpt.live.inventory import collect
 from tfckpt.live.private.tensorflow import (
@@ -25,7 +25,6 @@ from tfckpt.live.private.tensorflow import (
     update_id,
     was_updated,
 )
-from tfckpt.live.remote import readable
 from tfckpt.live.turns import live_objects
 from tfckpt.live.variables import is_variable, raw
 from tfckpt.planning import Status

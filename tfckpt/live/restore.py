@@ -23,7 +23,6 @@ from tfckpt.live.apply import Undo, apply, check_values
 from tfckpt.live.building import initial_values
 from tfckpt.live.inventory import Live, collect, ungraphed
 from tfckpt.live.optimizers import replaced, settings_of
-from tfckpt.live.remote import files_of
 from tfckpt.live.turns import live_objects
 from tfckpt.live.vocabularies import derive_again
 from tfckpt.live.workers import ALONE
@@ -34,7 +33,7 @@ from tfckpt.stored.commits.record_file import path_of
 from tfckpt.stored.formats.average import Average, open_average
 from tfckpt.stored.formats.open import StoredCheckpoint, open_checkpoint, refuse_absent
 from tfckpt.stored.io.explain import KERAS_FILES
-from tfckpt.stored.io.files import content
+from tfckpt.stored.io.files import content, files_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -57,7 +56,9 @@ class Choice:
 
     Attributes:
         leave: keywords of training state, whose values are left in the checkpoint.
+        chosen: why ``select: best`` has chosen it.
         whole: whether everything of both sides is asked for, since a run goes on.
+        state: what is restored of the training's state.
     """
 
     place: str | Average
@@ -65,6 +66,7 @@ class Choice:
     leave: tuple[str, ...] = ()
     chosen: str = ""
     whole: bool = False
+    state: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,7 +105,7 @@ class Prepared:
         first, *others = self.parts
         return None if others or first.stored.members else first.stored.prefix
 
-    def report(self, rejected: tuple[str, ...] = ()) -> RestoreReport:
+    def report(self, rejected: Sequence[str] = ()) -> RestoreReport:
         """The report, once the plan was carried out."""
         record = self.stored.record if len(self.parts) == 1 else None
         return RestoreReport(
@@ -112,7 +114,7 @@ class Prepared:
             record.step if record else None,
             record.epoch if record else None,
             dict(record.metrics) if record else {},
-            rejected,
+            tuple(rejected),
             replaced=replaced(self.settings, self.live.variables),
         )
 

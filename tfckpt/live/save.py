@@ -24,8 +24,8 @@ from absl import logging
 from tfckpt.core.dtypes import DTYPES, ITEM_BYTES
 from tfckpt.core.text import listed, no_space
 from tfckpt.errors import CheckpointError, SaveError
+from tfckpt.live.by_tensorflow import writable
 from tfckpt.live.paths import also
-from tfckpt.live.remote import writable
 from tfckpt.live.snapshot import recorded
 from tfckpt.live.variables import array_of, as_int
 from tfckpt.stored.bundles.bundle import data_path, index_path
@@ -69,7 +69,7 @@ class RecordMetadata:
     best_by: tuple[str, str] | None = None
     training: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     run_began: float | None = None
-    run_first: int | None = None
+    run: str | None = None
     preserved: tuple[int, ...] = ()
     lineage: tuple[Restored, ...] = ()
 
@@ -154,7 +154,7 @@ def write(
             versions=_versions(),
             finite=not nonfinite,
             run_began=metadata.run_began,
-            run_first=metadata.run_first,
+            run=metadata.run,
             preserved=metadata.preserved,
             lineage=metadata.lineage,
             files=files,
@@ -207,7 +207,7 @@ def completed_metadata(
     metadata = dataclasses.replace(
         metadata,
         lineage=lineage.lineage(os.path.split(prefix)[0]),
-        run_first=lineage.first_save(prefix, _number(prefix)),
+        run=lineage.run_of(prefix),
     )
     return (
         metadata

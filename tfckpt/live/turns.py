@@ -12,7 +12,6 @@ import functools
 import os
 import threading
 from concurrent.futures import Future
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from absl import logging
@@ -94,19 +93,15 @@ class Background:
             raise error
 
 
-def in_turn(background: str) -> Callable[[_Method], _Method]:
-    """Decorate a method to run in a :meth:`Background.turn` of the named attribute."""
-    of = attrgetter(background)
+def in_turn(method: _Method) -> _Method:
+    """Decorate a method of a checkpoint, or of what has one, to run in its ``_turn()``."""
 
-    def decorate(method: _Method) -> _Method:
-        @functools.wraps(method)
-        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-            with of(self).turn():
-                return method(self, *args, **kwargs)
+    @functools.wraps(method)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with self._turn():
+            return method(self, *args, **kwargs)
 
-        return call  # type: ignore[return-value]
-
-    return decorate
+    return call  # type: ignore[return-value]
 
 
 def _forget() -> None:

@@ -280,6 +280,7 @@ class Together:
         """The chief's work; in other workers, a function that waits for it and raises its error."""
         if (workers := self.workers) is None:
             return work
+        self._open = False  # the end of the work says who fails
         nbytes = sum(entry.nbytes for entry in inventory.entries.values())
 
         def outcome(error: BaseException | None = None) -> None:

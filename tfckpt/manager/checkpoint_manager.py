@@ -26,8 +26,6 @@ from tfckpt.live.checkpoint import (
     TensorFlowManager,
     executing_eagerly,
 )
-from tfckpt.live.drop_in import restore
-from tfckpt.live.remote import files_of
 from tfckpt.live.save import RecordMetadata, SaveOptions, as_save_errors, needed
 from tfckpt.live.turns import in_turn
 from tfckpt.live.variables import as_int
@@ -43,7 +41,7 @@ from tfckpt.manager.directory import Directory
 from tfckpt.manager.keeper import Keeper
 from tfckpt.stored.commits.numbering import Ticket
 from tfckpt.stored.io.explain import Audience, look
-from tfckpt.stored.io.files import absolute, join
+from tfckpt.stored.io.files import absolute, files_of, join
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -153,10 +151,10 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         self._checkpoint_interval = checkpoint_interval
         self._init_fn = init_fn
         self._last_checkpoint_step = last_checkpoint_step
-        self.keeper = Keeper(self._files, self._rules, self._directory, checkpoint._tfckpt)
+        self.keeper = Keeper(self._files, self._rules, self._directory, checkpoint)
         self.on_saved = on_saved
         self._random_generators = random_generators
-        checkpoint._tfckpt.resumes_in = path if random_generators else ""
+        checkpoint._resumes_in = path if random_generators else ""
 
     @property
     def _directory(self) -> str:
@@ -181,7 +179,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         """The path of a checkpoint, relative if the caller's directory was."""
         return join(self._directory, os.path.split(prefix)[1])
 
-    @in_turn("_checkpoint._tfckpt.background")
+    @in_turn
     def save(
         self,
         checkpoint_number: Any = None,
@@ -218,7 +216,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         about = RecordMetadata(step, epoch, metrics or {}, metadata or {}, training=training)
         return self.save_as(about, checkpoint_number, check_interval, options)
 
-    @in_turn("_checkpoint._tfckpt.background")
+    @in_turn
     def save_as(
         self,
         about: RecordMetadata,
@@ -228,10 +226,10 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
     ) -> str | None:
         """:meth:`save`, with everything that the record says besides the values."""
         began = time.monotonic()
-        with Together(self._checkpoint._tfckpt.workers(), "save", SaveError) as together:
+        checkpoint, background = self._checkpoint, self._checkpoint._background
+        with Together(checkpoint._workers(), "save", SaveError) as together:
             checkpoint_number = arguments.checkpoint_number(checkpoint_number)
             about = arguments.record_metadata(about)
-            background = self._checkpoint._tfckpt.background
             if not background.busy:
                 background.finish()
             step = None if self._checkpoint_interval is None else as_int(self._step_counter)
@@ -246,25 +244,29 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
                 return None
             with ticket:
                 background.finish()
-        counter = self._checkpoint.save_counter
-        ticket.advances(counter.assign, as_int(counter), ticket.counted)
-        last_step = partial(setattr, self, "_last_checkpoint_step")
-        ticket.advances(last_step, self._last_checkpoint_step, step)
-        path, target = (
-            f"{base}-{ticket.value}" for base in (self._checkpoint_prefix, self._files.prefix)
-        )
-        self._checkpoint._tfckpt.save(
-            path,
-            target,
-            self._with_async(options),
-            self._save_options,
-            ticket,
-            metadata=about,
-            then=partial(self._saved, target, began),
-        )
+            counter = checkpoint.save_counter
+            ticket.advances(counter.assign, as_int(counter), ticket.counted)
+            last_step = partial(setattr, self, "_last_checkpoint_step")
+            ticket.advances(last_step, self._last_checkpoint_step, step)
+            path, target = (
+                f"{base}-{ticket.value}" for base in (self._checkpoint_prefix, self._files.prefix)
+            )
+            checkpoint._save(
+                together,
+                ticket,
+                path,
+                target,
+                options=self._with_async(options),
+                how=self._save_options,
+                about=about,
+                then=partial(self._saved, target, began),
+            )
         return path
 
-    @in_turn("_checkpoint._tfckpt.background")
+    def _turn(self) -> contextlib.AbstractContextManager[None]:
+        return self._checkpoint._turn()
+
+    @in_turn
     def sync(self) -> None:
         """Wait for a background save, and write the state file if that has failed.
 
@@ -294,9 +296,9 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             InUseError: another process saves into the directory.
             SaveError: the directory cannot be created or written, or the disk has too little space.
         """
-        with Together(self._checkpoint._tfckpt.workers(), "save", SaveError) as together:
+        with Together(self._checkpoint._workers(), "save", SaveError) as together:
             if together.chief:
-                self._files.claim_for(needed(self._checkpoint._tfckpt.live().inventory))
+                self._files.claim_for(needed(self._checkpoint._live().inventory))
                 self._files.mend_state(self.retention)
             together.exchange("claim")
 
@@ -304,14 +306,14 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         self, checkpoint_number: int | None, about: RecordMetadata
     ) -> tuple[Ticket | None, RecordMetadata]:
         """Lock the directory and take a number; None if a save is being written already."""
-        if self._checkpoint._tfckpt.background.busy:
+        if self._checkpoint._background.busy:
             logging.info("save skipped: the previous one is still being written")
             return None, about
         counter = as_int(self._checkpoint.save_counter)
         with as_save_errors(self._checkpoint_prefix):
             recovered = self._files.claim()
             found = self._files.checkpoints()
-            about = self.keeper.described(about, found)
+            about = self.keeper.described(about)
             last = max(recovered, *(one.number for one in found), 0)
             files = self._save_options.files
             ticket = Ticket.take(self._files.prefix, last, counter, files, checkpoint_number)
@@ -346,7 +348,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         """A dry run: what the rules keep and why, and what the next save deletes."""
         return self.keeper.decide(self._files.checkpoints())
 
-    @in_turn("_checkpoint._tfckpt.background")
+    @in_turn
     def restore_or_initialize(self) -> str | None:
         """Restore the newest checkpoint that can be read, or call ``init_fn`` if there is none.
 
@@ -360,8 +362,8 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             DamagedCheckpointError: there are checkpoints, but none can be read.
             RefusedError: the newest readable one does not match the objects.
         """
-        self._checkpoint._tfckpt.background.failure()
-        workers = self._checkpoint._tfckpt.workers()
+        self._checkpoint._background.failure()
+        workers = self._checkpoint._workers()
         path = None
         if workers is None or workers.chief:
             path = self._restore_newest(workers)
@@ -410,8 +412,8 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
 
     def _restore_one(self, path: str) -> str:
         _ = self._checkpoint.save_counter  # makes it
-        workers = Together(self._checkpoint._tfckpt.workers(), passes=(CheckpointError,))
-        status = restore(self._checkpoint._tfckpt, path, RESTORE, None, workers, returned=False)
+        workers = Together(self._checkpoint._workers(), passes=(CheckpointError,))
+        status = self._checkpoint._restore(path, RESTORE, workers=workers, returned=False)
         status.expect_partial()
         if self._checkpoint_interval is not None:
             self._last_checkpoint_step = as_int(self._step_counter)

@@ -20,18 +20,18 @@ from absl import logging
 
 from tfckpt.core.text import no_space
 from tfckpt.errors import CheckpointError, SaveError
-from tfckpt.manager.retention import Decision, SavedCheckpoint, decide, ranked, run_before
+from tfckpt.manager.retention import SavedCheckpoint, ranked
 from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.commits import commit, discovery, record_file
 from tfckpt.stored.commits.discovery import Candidate, CheckpointKind
 from tfckpt.stored.formats.open import open_checkpoint
-from tfckpt.stored.io.files import Files, join, same_directory
+from tfckpt.stored.io.files import Files, join
 from tfckpt.stored.io.state_file import STATE_FILE, read_state, render
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from tfckpt.policy import Keep
+    from tfckpt.manager.retention import Decision
     from tfckpt.stored.commits.record_file import CommitRecord
 
 
@@ -166,47 +166,13 @@ class Directory:
                 return head.best_by
         return None
 
-    def decide(
-        self,
-        checkpoints: Iterable[Candidate],
-        rules: Sequence[Keep],
-        *,
-        anchor: float,
-        preserved: Collection[int],
-        in_use: Collection[str],
-    ) -> Decision:
-        """:func:`tfckpt.manager.retention.decide`, of those that tfckpt committed."""
-        saved = self.saved(checkpoints)
-        return decide(saved, rules, anchor=anchor, preserved=preserved, in_use=in_use)
-
-    def in_use(
-        self, checkpoints: Iterable[Candidate], source: str | None, own: Collection[str]
-    ) -> set[str]:
-        """The restored checkpoint, ``source``, if it was preferred to newer ones that still exist.
-
-        Checkpoints that the run has saved itself, ``own``, do not count.
-        """
-        if source is None or not same_directory(source, self.path):
-            return set()
-        name = os.path.split(source)[1]
-        saved = [one for one in checkpoints if one.kind is CheckpointKind.COMMITTED]
-        chosen = next((one for one in saved if os.path.split(one.prefix)[1] == name), None)
-        if chosen is None or all(one.number <= chosen.number or one.prefix in own for one in saved):
-            return set()
-        return {chosen.prefix}
-
-    def history(self) -> tuple[float, frozenset[int]]:
-        """Unix time at which the run began, and the numbers that `every_n_hours` keeps for good."""
-        preserved: frozenset[int] | None = None
+    def history(self, run: str | None) -> tuple[float | None, frozenset[int]]:
+        """Unix time at which a run began, and the numbers that `every_n_hours` keeps for good."""
         for one in reversed(self.checkpoints()):
             head = self.head(one.prefix) if one.kind is CheckpointKind.COMMITTED else None
-            if head is None:
-                continue
-            if preserved is None:
-                preserved = frozenset(head.preserved)
-            if head.run_began is not None:
-                return min(head.run_began, time.time()), preserved
-        return time.time(), preserved or frozenset()
+            if head is not None and (run is None or head.run == run):
+                return head.run_began, frozenset(head.preserved)
+        return None, frozenset()
 
     def release(self, checkpoints: Iterable[Candidate], decision: Decision) -> dict[str, OSError]:
         """Write the state file, then delete what no rule keeps; prefix → why it is not deleted.
@@ -247,20 +213,12 @@ class Directory:
         named = {os.path.split(path)[1] for path in paths}
         return lambda prefix: os.path.split(prefix)[1] in named
 
-    def run_before(self, step: int | None) -> SavedCheckpoint | None:
-        """The checkpoint of a previous run that is kept if a run begins now, at this step."""
-        return run_before(self._with_next(step, {}))
-
     def would_be_best(self, metrics: Mapping[str, float], monitor: str, mode: str) -> bool:
         """Whether a save with these metrics would be the best."""
-        saved = self._with_next(None, metrics)
-        return saved[-1] in ranked(saved, 1, monitor, greatest=mode == "max")
-
-    def _with_next(self, step: int | None, metrics: Mapping[str, float]) -> list[SavedCheckpoint]:
-        """The committed checkpoints, and the first one of a run that would begin now."""
         saved = self.saved(self.checkpoints())
         number = saved[-1].number + 1 if saved else 1
-        return [*saved, SavedCheckpoint("", number, 0.0, step, metrics, None, number)]
+        following = SavedCheckpoint("", number, 0.0, None, metrics, None)
+        return following in ranked([*saved, following], 1, monitor, greatest=mode == "max")
 
     def claim(self) -> int:
         """Lock the directory for this process and recover interrupted saves.

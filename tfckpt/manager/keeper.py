@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
 from tfckpt.errors import CheckpointError, TfckptError
 from tfckpt.manager.remarks import Remarks
+from tfckpt.manager.retention import Decision, decide
 from tfckpt.stored.bundles.bundle import index_path
 from tfckpt.stored.commits import record_file
 from tfckpt.stored.io.files import join
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from tfckpt.live.companion import Companion
+    from tfckpt.live.checkpoint import Checkpoint
     from tfckpt.live.save import RecordMetadata
     from tfckpt.manager.directory import Directory
-    from tfckpt.manager.retention import Decision
     from tfckpt.policy import Keep
     from tfckpt.stored.commits.discovery import Candidate
 
@@ -54,14 +55,16 @@ class Keeper:
     """The rules of a manager, applied to its directory."""
 
     def __init__(
-        self, files: Directory, rules: Sequence[Keep], directory: str, companion: Companion
+        self, files: Directory, rules: Sequence[Keep], directory: str, checkpoint: Checkpoint
     ) -> None:
         self._files = files
         self._rules = rules
         self._directory = directory
-        self._companion = companion
-        self._own: dict[str, None] = {}  # paths that this manager has saved, in this order
-        self._run_began, self._preserved = files.history()
+        self._checkpoint = checkpoint
+        files.checkpoints()  # raises where there is something else at the path
+        self._created = time.time()
+        self._last = ""  # the path of the last save
+        self._decided: Decision | None = None
         self._remarks = Remarks(rules, directory)
 
     @property
@@ -86,42 +89,44 @@ class Keeper:
         """The path of the checkpoint at the end of a ``fit``; None if it is not kept."""
         return self._files.end_of_fit(fit)
 
-    def described(self, about: RecordMetadata, found: Sequence[Candidate]) -> RecordMetadata:
+    def described(self, about: RecordMetadata) -> RecordMetadata:
         """What a record says of a save, with what the rules must know after a restart."""
+        decided = self._decided or self.decide(self._files.checkpoints())
+        preserved = tuple(sorted(decided.preserved))
+        began, _ = self._files.history(self._run)
+        began = self._created if began is None else began
         return dataclasses.replace(
-            about,
-            best_by=self._measure(),
-            run_began=self._run_began,
-            preserved=tuple(sorted(self.decide(found).preserved)),
+            about, best_by=self._measure(), run_began=began, preserved=preserved
         )
 
-    def beside(self, step: int | None) -> str:
-        """The warning for a run that starts at this step beside checkpoints of another, if any."""
-        workers = self._companion.workers()
-        begun = self._companion.lineage.goes_on(f"{self._files.prefix}-1")
-        if not self._rules or begun or not (workers is None or workers.chief):
-            return ""
-        before = self._files.run_before(step)
-        return "" if before is None else self._remarks.beside(before.prefix, before.step)
+    @property
+    def _run(self) -> str:
+        """The id of the run that saves into the directory."""
+        return self._checkpoint._lineage.run_of(f"{self._files.prefix}-1")
 
     def decide(self, checkpoints: Sequence[Candidate]) -> Decision:
         """What is kept and what is deleted."""
-        return self._files.decide(
-            checkpoints,
-            self._rules,
-            anchor=self._run_began,
-            preserved=self._preserved,
-            in_use=self._files.in_use(checkpoints, self._companion.lineage.prefix, self._own),
-        )
+        saved, run = self._files.saved(checkpoints), self._run
+        began, preserved = self._files.history(run)
+        if self._decided is not None:
+            preserved = self._decided.preserved
+        anchor = self._created if began is None else min(began, time.time())
+        return decide(saved, self._rules, anchor=anchor, preserved=preserved, run=run)
+
+    def beside(self) -> Iterator[str]:
+        """The warning for a new run beside checkpoints of another one."""
+        workers, saved = self._checkpoint._workers(), self._files.saved(self._files.checkpoints())
+        if not (workers is None or workers.chief) or any(one.run == self._run for one in saved):
+            return
+        yield from self._remarks.beside(saved)
 
     def sweep(self, path: str) -> None:
         """Delete what no rule keeps; the checkpoint is committed even if this fails."""
-        self._own[path] = None
+        self._last = path
         self._files.forget(path)  # a record of the same number may be cached
         try:
             found = self._files.checkpoints()
-            decision = self.decide(found)
-            self._preserved = decision.preserved
+            decision = self._decided = self.decide(found)
         except CheckpointError as error:
             logging.warning("%s is saved, but no old checkpoint was deleted: %s", path, error)
             return
@@ -139,7 +144,7 @@ class Keeper:
     def catch_up(self) -> None:
         """Write the state file, and delete what it kept, if that has failed after the last save."""
         if self._files.is_behind:
-            self.sweep(next(reversed(self._own)))
+            self.sweep(self._last)
 
     def report(self, prefix: str, path: str, seconds: float) -> SaveReport:
         """The report of a save; ``path`` is the prefix as the caller spells it."""

@@ -11,11 +11,11 @@ import os
 from typing import TYPE_CHECKING
 
 from tfckpt.core.similar import near_words, question
-from tfckpt.manager.retention import RUN_BEFORE, may_have, without_metric
+from tfckpt.manager.retention import ANOTHER_RUN, may_have, without_metric
 from tfckpt.stored.io.files import absolute
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from tfckpt.manager.directory import Directory
     from tfckpt.manager.retention import Decision, SavedCheckpoint
@@ -100,21 +100,24 @@ def idle(rule: Keep, saved: Sequence[SavedCheckpoint]) -> str:
 class Remarks:
     """Warnings of a manager after its saves, each given once."""
 
-    def __init__(self, rules: Iterable[Keep], directory: str) -> None:
+    def __init__(self, rules: Sequence[Keep], directory: str) -> None:
         selective = [
             rule for rule in rules if rule.best is not None or rule.every_n_steps is not None
         ]
         self._unchecked = [rule for rule in selective if rule.expected]
         self._directory = directory
-        self._begun = False
+        self._begun = not rules
 
-    def beside(self, prefix: str, step: int | None) -> str:
-        """The warning for a new run in a directory with checkpoints of another one."""
-        self._begun = True
-        at = "" if step is None else f" (step {step:,})"
-        return (
-            f"{self._directory} has checkpoints of another run, which this run does not resume; "
-            f"the newest of them, {os.path.split(prefix)[1]}{at}, is kept until this run reaches it"
+    def beside(self, others: Sequence[SavedCheckpoint]) -> Iterator[str]:
+        """The warning for a new run in a directory with checkpoints of others, given once."""
+        begun, self._begun = self._begun, True
+        if begun or not others:
+            return
+        newest = others[-1]
+        at = "" if newest.step is None else f" (step {newest.step:,})"
+        yield (
+            f"{self._directory} has checkpoints of another run, which this run does not resume and "
+            f"never deletes; the newest of them is {os.path.split(newest.prefix)[1]}{at}"
         )
 
     def after(
@@ -123,12 +126,12 @@ class Remarks:
         """The warnings after a save of the checkpoint ``prefix``."""
         if (own := files.head(prefix)) is None:
             return
-        if not self._begun and own.run_first == own.number:
-            for other in [one for one, why in decision.kept.items() if RUN_BEFORE in why]:
-                head = files.head(other)
-                yield self.beside(other, None if head is None else head.step)
+        saved = files.saved(found) if self._unchecked or not self._begun else ()
+        others = {p for p, why in decision.kept.items() if why == (ANOTHER_RUN,)}
+        if len(others) + 1 == len(decision.kept) + len(decision.delete):  # the first of its run
+            yield from self.beside([one for one in saved if one.prefix in others])
         self._begun = True
-        saved = files.saved(found) if self._unchecked else ()
+        saved = [one for one in saved if one.prefix not in others]
         for rule in list(self._unchecked):
             reason = idle(rule, saved)
             if reason and not _is_due(rule, own, saved, decision):

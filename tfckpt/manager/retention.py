@@ -7,9 +7,9 @@ restart, and when more are saved. ``best`` deletes one only for a better one, an
 a value to compare, since its metric may be misspelt. Nothing depends on the order in which the
 directory lists its files, or on the clock.
 
-A new run in the directory of another one must not delete the other's checkpoints before it has made
-as much progress: of the previous runs, the checkpoint that got furthest is kept until then. While a
-``fit`` runs, the last checkpoint of the one before it is kept, too, for the code between the two.
+A run deletes only what it has saved, or the run that it goes on from; the rules do not count the
+checkpoints of others. While a ``fit`` runs, the last checkpoint of the one before it is kept, too,
+for the code between the two.
 
 ``every_n_hours`` means what ``keep_checkpoint_every_n_hours`` means in TensorFlow's
 CheckpointManager (tensorflow/python/checkpoint/checkpoint_management.py): of those that age out,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tfckpt.policy import Keep
     from tfckpt.stored.commits.record_file import CommitRecord
 
-RUN_BEFORE = "newest of the previous run"
+ANOTHER_RUN = "of another run"
 FIT_BEFORE = "last of the previous fit"
 _SECONDS = 3600.0
 
@@ -45,7 +45,7 @@ class SavedCheckpoint:
         time: Unix time of the save as its record says, even if that is in the future.
         step: training step; None if unknown.
         finite: whether all weights and slots are finite; None if unknown.
-        run_first: number of the first save of its run; None if unknown.
+        run: the id of the run that saved it; None if unknown.
         mid_epoch: whether ``fit`` saved it before the end of an epoch.
         fit: the number of that ``fit``; None for a loop of one's own.
     """
@@ -56,13 +56,13 @@ class SavedCheckpoint:
     step: int | None
     metrics: Mapping[str, float]
     finite: bool | None
-    run_first: int | None = None
+    run: str | None = None
     mid_epoch: bool = False
     fit: int | None = None
 
     @classmethod
     def of(cls, prefix: str, number: int, head: CommitRecord) -> Self:
-        about = head.time, head.step, head.metrics, head.finite, head.run_first, head.mid_epoch
+        about = head.time, head.step, head.metrics, head.finite, head.run, head.mid_epoch
         return cls(prefix, number, *about, head.fit)
 
 
@@ -92,7 +92,7 @@ def decide(
     *,
     anchor: float,
     preserved: Collection[int] = (),
-    in_use: Collection[str] = (),
+    run: str | None = None,
 ) -> Decision:
     """What to keep and what to delete.
 
@@ -102,7 +102,7 @@ def decide(
         anchor: Unix time at which the run began; ``every_n_hours`` counts from there.
         preserved: numbers that ``every_n_hours`` has kept so far; they are kept even if that rule
             was removed since, as in TensorFlow.
-        in_use: prefixes that are never deleted.
+        run: the id of the run that may delete; without one, every checkpoint counts as its own.
 
     >>> from tfckpt.policy import Keep
     >>> losses = {n: {"loss": 1 / n} for n in (1, 2, 3, 4)}
@@ -113,8 +113,11 @@ def decide(
     >>> decision.kept["ckpt-1"], decision.kept["ckpt-3"]
     (('pinned',), ('latest 2',))
     """
-    ordered = sorted(saved, key=operator.attrgetter("number"))
-    reasons: dict[str, list[str]] = {}
+    everything = sorted(saved, key=operator.attrgetter("number"))
+    ordered = [one for one in everything if run is None or one.run == run]
+    reasons: dict[str, list[str]] = {
+        one.prefix: [ANOTHER_RUN] for one in everything if run is not None and one.run != run
+    }
     for_good = [one for one in ordered if one.number in preserved]
     for rule in rules:
         for one, reason in _kept_by(rule, ordered, anchor):
@@ -123,16 +126,14 @@ def decide(
                 for_good.append(one)
     for one in for_good:
         reasons.setdefault(one.prefix, ["kept permanently"])
-    for one, reason in _protected(ordered, in_use):
+    for one, reason in _protected(ordered):
         reasons.setdefault(one.prefix, []).append(reason)
-    if rules and (before := run_before(ordered)) is not None:
-        reasons.setdefault(before.prefix, []).append(RUN_BEFORE)
     if rules and (ended := _fit_before(ordered)) is not None:
         reasons.setdefault(ended.prefix, []).append(FIT_BEFORE)
     if not rules:
-        reasons = {one.prefix: ["no rule", *reasons.get(one.prefix, ())] for one in ordered}
+        reasons = {one.prefix: ["no rule", *reasons.get(one.prefix, ())] for one in everything}
     return Decision(
-        {one.prefix: tuple(reasons[one.prefix]) for one in ordered if one.prefix in reasons},
+        {one.prefix: tuple(reasons[one.prefix]) for one in everything if one.prefix in reasons},
         tuple(one.prefix for one in ordered if one.prefix not in reasons),
         frozenset(one.number for one in for_good),
         max(for_good, key=operator.attrgetter("number")).time if for_good else anchor,
@@ -176,38 +177,14 @@ def without_metric(saved: Iterable[SavedCheckpoint], monitor: str) -> str:
     return f"no checkpoint has the metric {monitor!r} yet"
 
 
-def run_before(saved: Sequence[SavedCheckpoint]) -> SavedCheckpoint | None:
-    """The checkpoint of a previous run that got furthest; None if the newest got as far.
-
-    Compared by step, else by the number of saves; ``saved`` is in the order of saves.
-    """
-    newest = saved[-1] if saved else None
-    if newest is None or newest.run_first is None:
-        return None
-    ahead = [one for one in saved if one.number < newest.run_first and _is_ahead(one, newest)]
-    reach = lambda one: (one.step or 0, (one.step is None) * _saves(one), one.number)  # noqa: E731
-    return max(ahead, key=reach, default=None)
-
-
 def _fit_before(saved: Sequence[SavedCheckpoint]) -> SavedCheckpoint | None:
     """The last checkpoint that the run's previous ``fit`` saved; None if there is none."""
     newest = saved[-1] if saved else None
     if newest is None or newest.fit is None:
         return None
-    of_run = (one for one in saved if one.run_first == newest.run_first)
+    of_run = (one for one in saved if one.run == newest.run)
     earlier = [(one.fit, one.number, one) for one in of_run if one.fit is not None]
     return max((each for each in earlier if each[0] < newest.fit), default=(0, 0, None))[2]
-
-
-def _is_ahead(one: SavedCheckpoint, newest: SavedCheckpoint) -> bool:
-    if one.step is not None and newest.step is not None:
-        return one.step > newest.step
-    return _saves(one) > _saves(newest)
-
-
-def _saves(one: SavedCheckpoint) -> int:
-    """How many saves its run had made, judged by the numbers."""
-    return one.number - (1 if one.run_first is None else one.run_first) + 1
 
 
 def ranked(
@@ -252,18 +229,13 @@ def _by_hours(
             yield one
 
 
-def _protected(
-    saved: list[SavedCheckpoint], in_use: Collection[str]
-) -> Iterator[tuple[SavedCheckpoint, str]]:
-    """What no rule may delete: the newest, those in use, and the newest with finite values.
+def _protected(saved: list[SavedCheckpoint]) -> Iterator[tuple[SavedCheckpoint, str]]:
+    """What no rule may delete: the newest, and the newest with finite values.
 
     If none is known to be finite, the newest whose values were not checked is kept instead.
     """
     if saved:
         yield saved[-1], "newest"
-    for one in saved:
-        if one.prefix in in_use:
-            yield one, "in use"
     for finite, reason in (
         (True, "last with only finite values"),
         (None, "last that may be finite"),

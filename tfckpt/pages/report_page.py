@@ -12,9 +12,9 @@ from tfckpt.pages.result_pages import checkpoint_page, difference_page, plan_pag
 from tfckpt.pages.run_page import run_page
 from tfckpt.planning import Plan
 from tfckpt.stored.commits.new_file import new_file
-from tfckpt.stored.io.files import LOCAL, absolute
+from tfckpt.stored.io.files import LOCAL, absolute, files_of
 from tfckpt.tools.comparison import ComparedCheckpoints
-from tfckpt.tools.find_checkpoint import files_of, is_checkpoint, path_of
+from tfckpt.tools.find_checkpoint import is_checkpoint, path_of
 from tfckpt.tools.inspection import Inspection, inspect
 from tfckpt.tools.listing import list_checkpoints
 

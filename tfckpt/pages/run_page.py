@@ -56,7 +56,7 @@ class _Saved:
         measured = head.metrics.items() if head else ()
         self.metrics = {name: value for name, value in measured if math.isfinite(value)}
         self.lineage: tuple[Restored, ...] = head.lineage if head else ()
-        self.run = head.run_first if head else None
+        self.run = head.run if head else None
         self.nbytes, self.best_by = listed.nbytes, listed.best_by
         self.deleted = bool(listed.delete)
         self.since: float | None = None

@@ -15,7 +15,8 @@ from tfckpt.core.text import one_line, size
 from tfckpt.core.versions import NEWEST_TESTED, tested
 from tfckpt.errors import CheckpointNotFoundError, TfckptError
 from tfckpt.stored.commits.writer_lock import holder_of
-from tfckpt.tools.find_checkpoint import files_of, path_of
+from tfckpt.stored.io.files import files_of
+from tfckpt.tools.find_checkpoint import path_of
 from tfckpt.tools.listing import list_checkpoints
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfckpt.errors import CheckpointError, CheckpointNotFoundError, DamagedCheckpointError
 from tfckpt.stored.formats.open import open_checkpoint
 from tfckpt.stored.io.explain import SAVED_MODELS
-from tfckpt.stored.io.files import choose_files, join
+from tfckpt.stored.io.files import files_of, join
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tfckpt.core.inventory import Root
     from tfckpt.stored.commits.discovery import Candidate
     from tfckpt.stored.formats.checkpoint import StoredCheckpoint
-    from tfckpt.stored.io.files import Files
 
 
 class FoundCheckpoint(NamedTuple):
@@ -76,14 +75,3 @@ def is_checkpoint(path: str) -> bool:
     if files.exists(f"{path}.index") or not is_dir:
         return True
     return any(files.exists(join(path, name)) for name in SAVED_MODELS)
-
-
-def files_of(path: str) -> Files:
-    """The file system of a path; TensorFlow is imported only for one of its own."""
-    return choose_files(path, _of_tensorflow)
-
-
-def _of_tensorflow(scheme: str) -> Files | None:
-    from tfckpt.live.remote import of_tensorflow
-
-    return of_tensorflow(scheme)

@@ -7,6 +7,7 @@ import dataclasses
 import datetime
 import operator
 import os
+import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfckpt.core.text import preformatted
@@ -25,8 +26,8 @@ from tfckpt.stored.commits.discovery import CheckpointKind, candidates
 from tfckpt.stored.commits.record_file import parts
 from tfckpt.stored.formats.open import open_checkpoint
 from tfckpt.stored.io.explain import SHARD, SINGLE_FILES, Audience, look
-from tfckpt.stored.io.files import LOCAL, Files, absolute, join
-from tfckpt.tools.find_checkpoint import files_of, path_of
+from tfckpt.stored.io.files import LOCAL, Files, absolute, files_of, join
+from tfckpt.tools.find_checkpoint import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -92,7 +93,7 @@ class ListedCheckpoint:
             "preserved": bool(head and head.number in head.preserved),
             "versions": dict(head.versions) if head else {},
             "lineage": list(map(dataclasses.asdict, head.lineage)) if head else [],
-            "run": head.run_first if head else None,
+            "run": head.run if head else None,
         }
 
 
@@ -269,9 +270,9 @@ class Undamaged(NamedTuple):
 
     def decide(self, rules: Sequence[Keep], *, one_more: bool = False) -> Decision:
         """What the rules decide; with ``one_more``, after another save of unknown metrics."""
-        began, preserved = self.directory.history()
+        began, preserved = self.directory.history(None)
         saved = [*self.saved, _after(self.saved)] if one_more and self.saved else self.saved
-        return decide(saved, rules, anchor=began, preserved=preserved)
+        return decide(saved, rules, anchor=began or time.time(), preserved=preserved)
 
 
 def undamaged_of(path: str, found: Sequence[ListedCheckpoint], name: str | None) -> Undamaged:
@@ -315,7 +316,7 @@ def _after(saved: Sequence[SavedCheckpoint]) -> SavedCheckpoint:
         step=step,
         metrics={},
         finite=last.finite,
-        run_first=last.run_first,
+        run=last.run,
     )
 
 

@@ -17,7 +17,8 @@ from tfckpt.errors import ARGUMENTS, PolicyError, Problem
 from tfckpt.planning.rewrite import derive
 from tfckpt.policy import Policy, load_policy
 from tfckpt.stored.formats.average import Average, open_average
-from tfckpt.tools.find_checkpoint import files_of, find, path_of
+from tfckpt.stored.io.files import files_of
+from tfckpt.tools.find_checkpoint import find, path_of
 
 if TYPE_CHECKING:
     import os

@@ -25,9 +25,9 @@ from tfckpt.stored.bundles.bundle import Bundle, index_path
 from tfckpt.stored.commits import record_file
 from tfckpt.stored.commits.discovery import CheckpointKind, candidates
 from tfckpt.stored.formats.open import open_checkpoint
-from tfckpt.stored.io.files import LOCAL, Files, join
+from tfckpt.stored.io.files import LOCAL, Files, files_of, join
 from tfckpt.stored.io.state_file import STATE_FILE, read_state, render
-from tfckpt.tools.find_checkpoint import checkpoints_in, files_of, is_checkpoint, path_of
+from tfckpt.tools.find_checkpoint import checkpoints_in, is_checkpoint, path_of
 from tfckpt.tools.inspection import silent
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from tfckpt.policy import Config
 from tfckpt.stored.commits.new_file import new_file_by_name
 from tfckpt.stored.io.files import LOCAL, join
 from tfckpt.training.moment import optimizers_of
-from tfckpt.training.restore_by_config import restore_first
+from tfckpt.training.restore_by_config import restore_by_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -57,7 +57,7 @@ def load_best(
         },
     }
     found = Config.model_validate({"version": 1, "restore": source})
-    report = restore_first(found, models).report
+    report = restore_by_config(found, models).report
     epoch = "" if report.epoch is None else f" of epoch {report.epoch}"
     measured = f"{monitor} {report.metrics[monitor]:g}{epoch}"
     passed_over = "".join(f"passed over: {reason}\n" for reason in report.rejected)

@@ -1,22 +1,14 @@
 """A restore by config from top to bottom: choose a source, open, name, plan, check, apply, report.
 
-The first checkpoint that exists and can be read is restored. With several workers the chief tries
-the candidates in order and sends the one it has read and checked to the others. All of them restore
-it, or none does.
-
-A run that resumes itself restores its training state too. A checkpoint from elsewhere is where a
-new training begins: its epoch, callbacks and data position belong to another one, unless the policy
-lists ``training_state`` itself.
+The first checkpoint that exists and can be read is restored. A run that resumes itself restores its
+training state too.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import os
-import re
-from contextlib import contextmanager, suppress
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
@@ -24,28 +16,19 @@ from tfckpt.core.inventory import Role
 from tfckpt.errors import CheckpointError, RestoreError
 from tfckpt.live.restore import carry_out, check, prepare
 from tfckpt.live.variables import as_int
-from tfckpt.live.workers import (
-    ALONE,
-    PassedOverError,
-    Together,
-    choices_of_chief,
-    chose_nothing,
-    offered,
-    workers_among,
-)
-from tfckpt.manager.absent import absent
-from tfckpt.manager.source_selection import PASSED_OVER, Selection, choice_from_json, choice_to_json
+from tfckpt.live.workers import ALONE, workers_among
+from tfckpt.manager.sources import Selection, absent, continues
 from tfckpt.planning import Plan, RestoreReport
 from tfckpt.planning.checks.step import is_save_counter
 from tfckpt.stored.bundles.keys import OBJECT_GRAPH
-from tfckpt.stored.io.files import same_directory
 from tfckpt.training.resumption import KEYWORD, Restoration, Resumption, for_fit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tfckpt.live.restore import Choice, Prepared
-    from tfckpt.policy import Config, Manager
+    from tfckpt.live.workers import Together
+    from tfckpt.policy import Config
     from tfckpt.training.position import Position
 
 _KINDS = {
@@ -55,63 +38,44 @@ _KINDS = {
 }
 
 
-def restore_first(
+def restore_by_config(
     config: Config, objects: Mapping[str, Any], counter: Any = None, fit: int | None = None
 ) -> Restoration:
-    """Restore the checkpoint that a config selects."""
-    workers = workers_among(objects)
-    rejected: tuple[str, ...] = ()
-    if workers is None or workers.chief:
-        selection = Selection(config)
-        tried = (_Chosen.of(config, choices, selection.rejected) for choices in selection)
-        for chosen in offered(workers, tried, partial(_sent, config)):
-            with selection.trying(), Together(workers, passes=PASSED_OVER) as together:
-                return _restore(chosen, objects, counter, fit, together)
-        rejected = selection.rejected
-        chose_nothing(workers, choice_to_json(config, (), rejected))
-    else:
-        for sent in choices_of_chief(workers):
-            choices, rejected = choice_from_json(config, sent)
-            if not choices:
-                break
-            choices = _with_all(choices) if _goes_on(config, choices) else choices
-            chosen = _Chosen(choices, tuple(sent["training_state"]), rejected)
-            with suppress(PassedOverError), Together(workers) as together:
-                return _restore(chosen, objects, counter, fit, together)
-    report = RestoreReport(Plan("", "", ()), "", rejected=rejected, absent=absent(config))
-    return Restoration(report)
+    """Restore the checkpoint that a config selects; for a ``fit``, what it needs when it begins.
+
+    Args:
+        config: with a ``restore`` section.
+        objects: by keyword.
+        counter: the ``save_counter`` of a run that goes on.
+        fit: the number of the ``fit`` that asks. What it restores at the saved position is only
+            checked.
+    """
+    selection = Selection(config, workers_among(objects))
+    for choices in selection:
+        with (
+            selection.trying() as workers,
+            _planned(choices, selection.rejected, objects, counter, workers) as (plan, resumption),
+        ):
+            _check_stored_step(plan)
+            if resumption is not None:
+                _check_states(plan)
+            if fit is not None and resumption is not None and resumption.waits(fit):
+                check(for_fit(plan, resumption, fit), workers)
+                return Restoration(plan.report(selection.rejected), None, resumption)
+            carry_out(plan, workers)
+            return Restoration(plan.report(selection.rejected), plan, resumption)
+    nothing = RestoreReport(
+        Plan("", "", ()), "", rejected=tuple(selection.rejected), absent=absent(config)
+    )
+    return Restoration(nothing)
 
 
-def _sent(config: Config, chosen: _Chosen) -> Any:
-    """What the other workers get of the chief's choice."""
-    sent = choice_to_json(config, chosen.choices, chosen.rejected)
-    return {**sent, "training_state": chosen.training_state}
-
-
-def _restore(
-    chosen: _Chosen, objects: Mapping[str, Any], counter: Any, fit: int | None, workers: Together
-) -> Restoration:
-    with _planned(chosen, objects, counter, workers) as (prepared, resumption):
-        _check_stored_step(prepared)
-        graph = prepared.stored.graph if resumption is not None else None
-        if graph is not None:  # TensorFlow reads these within `fit`
-            states = (key for key, one in graph.entries.items() if one.dtype == "variant")
-            graph.verify([OBJECT_GRAPH, *states])
-        if fit is not None and resumption is not None and resumption.waits(fit):
-            check(for_fit(prepared, resumption, fit), workers)
-            return Restoration(prepared.report(chosen.rejected), None, resumption)
-        carry_out(prepared, workers)
-        report = prepared.report(chosen.rejected)
-        return Restoration(report, prepared, resumption)
-
-
-def plan_first(config: Config, objects: Mapping[str, Any], counter: Any = None) -> Plan:
-    """What :func:`restore_first` would do; assigns nothing."""
+def plan_by_config(config: Config, objects: Mapping[str, Any], counter: Any = None) -> Plan:
+    """What :func:`restore_by_config` would do; assigns nothing."""
     selection = Selection(config)
     plan = None
     for choices in selection:
-        chosen = _Chosen.of(config, choices)
-        with selection.trying(), _planned(chosen, objects, counter) as (prepared, _):
+        with selection.trying(), _planned(choices, [], objects, counter) as (prepared, _):
             plan = prepared.plan
             break
     for reason in selection.rejected:
@@ -130,41 +94,34 @@ def warn_of(report: RestoreReport) -> None:
         logging.warning("%s: %s", report.path, text)
 
 
-class _Chosen(NamedTuple):
-    """What is tried."""
-
-    choices: Sequence[Choice]
-    training_state: tuple[str, ...]
-    rejected: tuple[str, ...]
-
-    @classmethod
-    def of(
-        cls, config: Config, choices: Sequence[Choice], rejected: tuple[str, ...] = ()
-    ) -> _Chosen:
-        policy, goes_on = choices[0].policy, _goes_on(config, choices)
-        listed = "training_state" in policy.model_fields_set
-        resumes = goes_on or (_continues(choices) and listed)
-        state = policy.training_state if resumes and "epoch" in policy.training_state else ()
-        return cls(_with_all(choices) if goes_on else choices, state, rejected)
-
-
 @contextmanager
 def _planned(
-    chosen: _Chosen, objects: Mapping[str, Any], counter: Any, workers: Together = ALONE
+    choices: Sequence[Choice],
+    rejected: Sequence[str],
+    objects: Mapping[str, Any],
+    counter: Any,
+    workers: Together = ALONE,
 ) -> Iterator[tuple[Prepared, Resumption | None]]:
     """Open, name and plan; adds the restored training state, and what a later ``fit`` resumes."""
-    if counter is not None and _continues(chosen.choices):
+    if counter is not None and continues(choices):
         objects = {**objects, "save_counter": counter}
-    choices = [dataclasses.replace(choice, leave=(KEYWORD,)) for choice in chosen.choices]
+    choices = [dataclasses.replace(choice, leave=(KEYWORD,)) for choice in choices]
     with prepare(choices, objects, workers=workers) as prepared:
-        state, resumption = chosen.training_state, None
+        state, resumption = choices[0].state, None
         if state:
-            resumption = Resumption(prepared, choices[0], state, objects, chosen.rejected)
+            resumption = Resumption(prepared, choices[0], objects, rejected)
         words = _in_words(prepared, choices, resumption)
         if resumption is not None:
             resumption.words = words
         plan = dataclasses.replace(prepared.plan, training=words, training_state=state)
         yield dataclasses.replace(prepared, plan=plan), resumption
+
+
+def _check_states(prepared: Prepared) -> None:
+    """Compare the checksums of the object graph and of iterators: TensorFlow reads these later."""
+    if (graph := prepared.stored.graph) is not None:
+        states = (key for key, one in graph.entries.items() if one.dtype == "variant")
+        graph.verify([OBJECT_GRAPH, *states])
 
 
 def _check_stored_step(prepared: Prepared) -> None:
@@ -186,30 +143,6 @@ def _check_stored_step(prepared: Prepared) -> None:
             ) from None
 
 
-def _continues(choices: Sequence[Choice]) -> bool:
-    """Whether a single checkpoint is continued, including its save counter."""
-    first, *others = choices
-    return not others and isinstance(first.place, str) and first.policy.api == "restore"
-
-
-def _goes_on(config: Config, choices: Sequence[Choice]) -> bool:
-    """Whether a run goes on from its own directory."""
-    return _continues(choices) and _is_of(config.manager, str(choices[0].place))
-
-
-def _with_all(choices: Sequence[Choice]) -> list[Choice]:
-    """The same, and everything of both sides is asked for."""
-    return [dataclasses.replace(choice, whole=True) for choice in choices]
-
-
-def _is_of(manager: Manager | None, prefix: str) -> bool:
-    """Whether a checkpoint is of the run's directory and name."""
-    if manager is None or not same_directory(prefix, manager.directory):
-        return False
-    name = os.path.split(prefix)[1]
-    return re.fullmatch(rf"{re.escape(manager.checkpoint_name)}-\d+", name) is not None
-
-
 def _in_words(prepared: Prepared, choices: Sequence[Choice], resumption: Resumption | None) -> str:
     """The restored training state as a sentence."""
     if resumption is not None:
@@ -221,7 +154,7 @@ def _in_words(prepared: Prepared, choices: Sequence[Choice], resumption: Resumpt
     what = f"{kinds[0]} only" if len(kinds) == 1 else _listed(kinds) or "no values"
     sentence = f"{what}: a new training begins"
     listed = "training_state" in choices[0].policy.model_fields_set
-    if "optimizer" in kinds and _continues(choices) and not listed:
+    if "optimizer" in kinds and continues(choices) and not listed:
         sentence += "; to resume the old one, list `training_state` in the policy"
     return sentence
 

@@ -55,9 +55,8 @@ class Resumption:
         self,
         prepared: Prepared,
         choice: Choice,
-        state: tuple[str, ...],
         objects: Mapping[str, Any],
-        rejected: tuple[str, ...],
+        rejected: Sequence[str],
     ) -> None:
         record = prepared.stored.record
         self.prefix = prepared.stored.prefix
@@ -65,13 +64,13 @@ class Resumption:
         unlocked = choice.policy.model_copy(update={"lock": None})
         self._choice = dataclasses.replace(choice, policy=unlocked)
         self._objects = objects
-        self._rejected = rejected
+        self._rejected = tuple(rejected)
         self._iterator = prepared.stored.inventory.entries.get(_ITERATOR)
         stored = prepared.stored.inventory.entries.items()
         self._metrics = [name for name, entry in stored if entry.role is Role.METRIC]
         self._kept: frozenset[str] = frozenset()
-        self._state = state
-        self.parts = frozenset(state)
+        self._state = choice.state
+        self.parts = frozenset(choice.state)
         self.words = ""
         self.epoch = (record.epoch if record else None) or 0
         self.position = position_in(record.training, self.prefix) if record else None

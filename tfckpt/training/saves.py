@@ -19,7 +19,7 @@ from tfckpt.live.turns import in_turn
 from tfckpt.live.variables import as_int
 from tfckpt.live.workers import in_cluster, workers_among
 from tfckpt.manager import remarks
-from tfckpt.manager.preemption import Signals
+from tfckpt.manager.signals import Signals
 from tfckpt.manager.triggers import Triggers
 from tfckpt.policy import Save
 from tfckpt.training.best import check_averages, export_weights
@@ -116,8 +116,7 @@ class Saves:
         if message or self._config is None or self._manager is None:
             return "", [f"{message}; {hint}"]
         warnings = [*remarks.out_of_reach(self._config)] if self._in_fit else []
-        if text := self._manager.keeper.beside(self._step()):
-            warnings.append(text)
+        warnings += self._manager.keeper.beside()
         return remarks.outlook(self._config), warnings
 
     def now(self, moment: Moment) -> str:
@@ -270,7 +269,7 @@ class Saves:
 
     def _resolve(self) -> None:
         """With ``on_save_error: warn``, a failed background save must not fail the next one."""
-        background = self._checkpoint._tfckpt.background
+        background = self._checkpoint._background
         if self._ignores_failures and (self._waits or not background.busy):
             background.finish()
 
@@ -281,7 +280,10 @@ class Saves:
             self._saved_at = None
             raise
 
-    @in_turn("_checkpoint._tfckpt.background")
+    def _turn(self) -> contextlib.AbstractContextManager[None]:
+        return self._checkpoint._turn()
+
+    @in_turn
     def _save(self, moment: Moment, *, wait: bool) -> str | None:
         manager = self.writer
         if self.ahead:
@@ -309,11 +311,10 @@ class Saves:
         """Write the weights as ``export`` says; returns whether the save goes on."""
         if self._config is None or not self._config.export.weights_h5:
             return True
-        companion = self._checkpoint._tfckpt
-        if companion.background.busy and not (wait or self._waits):
+        if self._checkpoint._background.busy and not (wait or self._waits):
             return False
         self.writer.sync()  # the last save may be the best
-        if (workers := companion.workers()) is None or workers.chief:
+        if (workers := self._checkpoint._workers()) is None or workers.chief:
             export_weights(self._config, self.writer, self._objects, metrics)
         return True
 

@@ -48,15 +48,6 @@ def is_deterministic() -> bool:
     return ask is not None and bool(ask())
 
 
-# Files
-
-
-def renames_at_once(path: str) -> bool:
-    """Whether a file system renames atomically; if unknown, its rename counts as a copy."""
-    ask = optional("tensorflow.python.lib.io.file_io", "has_atomic_move")
-    return ask is not None and bool(ask(path))
-
-
 # Random generators
 
 

@@ -103,8 +103,8 @@ class CommitRecord:
         versions: of tfckpt, TensorFlow and Keras.
         finite: whether all weights and slots are finite; None where not checked.
         run_began: Unix time from which ``keep: every_n_hours`` counts.
-        run_first: number of the run's first save in this directory. A run that resumes from a
-            checkpoint of the directory counts as the run that saved it.
+        run: an id of the run. One that resumes from a checkpoint of its own directory goes on
+            with the id of the run that saved it.
         preserved: numbers of the checkpoints that ``every_n_hours`` keeps permanently.
         files: names of the data files and of files that registered savers wrote.
         lineage: the restores that the values come from, oldest first.
@@ -123,7 +123,7 @@ class CommitRecord:
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     finite: bool | None = None
     run_began: float | None = None
-    run_first: int | None = None
+    run: str | None = None
     preserved: tuple[int, ...] = ()
     files: tuple[str, ...] = ()
     lineage: tuple[Restored, ...] = ()
@@ -162,7 +162,7 @@ class _Facts(msgspec.Struct):
     versions: dict[str, str]
     finite: bool | None
     run_began: _Seconds | None
-    run_first: _Natural | None
+    run: str | None
     preserved: tuple[int, ...]
     files: tuple[str, ...]
     lineage: tuple[Restored, ...]

@@ -15,12 +15,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import importlib.util
 import io
 import os
 import re
 import stat
-import sys
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -33,7 +31,7 @@ from tfckpt.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from typing_extensions import Buffer
 
@@ -187,10 +185,10 @@ def absolute(path: str) -> str:
     return path if "://" in path else os.path.abspath(path)  # noqa: PTH100  text, as it came
 
 
-def same_directory(prefix: str, directory: str) -> bool:
+def lies_in(prefix: str, directory: str) -> bool:
     """Whether a checkpoint prefix lies in a directory, whatever notation both use.
 
-    >>> same_directory("file:///runs/a/ckpt-1", "/runs/b/../a/")
+    >>> lies_in("file:///runs/a/ckpt-1", "/runs/b/../a/")
     True
     """
     parent, other = (p.removeprefix("file://") for p in (os.path.split(prefix)[0], directory))
@@ -445,22 +443,17 @@ def _not_a_file(path: str) -> UnsupportedCheckpointError:
     return UnsupportedCheckpointError(f"is {_kind(path)}, not a regular file", path=path)
 
 
-_TENSORFLOW = "tensorflow"
-_COME_WITH_IT = ("file", "gs", "ram")  # further ones are registered by packages that import it
+def files_of(path: str, *, durable: bool = True) -> Files:
+    """The file system of a local path or ``scheme://…``.
 
+    ``durable`` is whether local files must survive a power failure.
 
-def choose_files(
-    path: str, of_tensorflow: Callable[[str], Files | None], *, durable: bool = True
-) -> Files:
-    """The file system of a local path or ``scheme://…``."""
+    >>> type(files_of("runs/flowers")).__name__
+    'LocalFiles'
+    """
     scheme, separator, _ = path.partition("://")
     if not separator:
         return LOCAL if durable else SCRATCH
-    may_have_it = sys.modules.get(_TENSORFLOW) is not None or (
-        scheme in _COME_WITH_IT and importlib.util.find_spec(_TENSORFLOW) is not None
-    )
-    if may_have_it and (files := of_tensorflow(scheme)) is not None:
-        return files
     from tfckpt.stored.io.object_store import object_store  # a local path needs nothing of it
 
     return object_store(scheme)

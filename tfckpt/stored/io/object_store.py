@@ -1,4 +1,4 @@
-"""Object stores through ``fsspec``: ``s3://…``, ``az://…`` and what else it has a package for.
+"""Object stores through ``fsspec``: ``s3://…``, ``gs://…`` and what else it has a package for.
 
 The interface is that of the local file system, with the same errors: whatever the store's own
 library raises becomes :class:`OSError`. An object is there, whole, once it is closed; there are no
@@ -33,6 +33,7 @@ _PAGE = 64 << 10  # bytes fetched for a short read
 _WINDOW = 4 << 20  # bytes fetched for a long one, and for one that goes on where another ended
 _WINDOWS = 16  # that are kept, of all open objects together
 _PART = 32 << 20  # of an upload; a store takes 10,000 at most
+_WITH_DIRECTORIES = {"file", "local"}
 _WITH_BUCKETS = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"}
 _CODES: dict[type[OSError], int] = {
     FileNotFoundError: errno.ENOENT,
@@ -56,7 +57,7 @@ def object_store(scheme: str) -> Files:
         message = f"{path}: a package for this kind of path is not installed ({error})"
         raise NotInstalledError(message, hint=hint) from error
     except ValueError as error:
-        message = f"{path}: neither TensorFlow nor fsspec has a file system for this kind of path"
+        message = f"{path}: fsspec has no file system for this kind of path"
         raise NotInstalledError(message, hint=hint) from error
     return ObjectStore(scheme, system)
 
@@ -317,9 +318,10 @@ class ObjectStore:
             known = (os.getpid(), *sorted(options.items()))
             with self._lock:
                 if known not in self._systems:
-                    self._systems[known] = self._class(
-                        **options, use_listings_cache=False, skip_instance_cache=True
-                    )
+                    options |= {"use_listings_cache": False, "skip_instance_cache": True}
+                    if self._scheme in _WITH_DIRECTORIES:
+                        options["auto_mkdir"] = True
+                    self._systems[known] = self._class(**options)
             return self._systems[known], self._class._strip_protocol(path)
 
 

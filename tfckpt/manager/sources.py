@@ -10,11 +10,15 @@ directory, and the result lists it as rejected.
 The sources of an ``all_of`` count as one: if none has a checkpoint, it has none; if only some have,
 it is an error, so that half a model does not start from initial values. Of each directory among
 them the newest readable checkpoint is taken.
+
+With several workers the chief tries the candidates, and sends each to the others: all of them
+restore it, or none does.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import os
 import re
@@ -27,27 +31,32 @@ from tfckpt.errors import (
     RefusedError,
     RestoreError,
 )
-from tfckpt.live.remote import files_of
 from tfckpt.live.restore import Choice
-from tfckpt.manager.absent import checkpoint_paths, not_found, paths_of
+from tfckpt.live.workers import (
+    PassedOverError,
+    Together,
+    choices_of_chief,
+    chose_nothing,
+    offered,
+)
 from tfckpt.manager.directory import Directory
 from tfckpt.policy import Latest
+from tfckpt.policy.config import directory_mismatch, same_directory
 from tfckpt.stored.formats.average import Average
-from tfckpt.stored.io.explain import shards_of
-from tfckpt.stored.io.files import reading
+from tfckpt.stored.io.explain import Audience, look, shards_of
+from tfckpt.stored.io.files import files_of, lies_in, reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from tfckpt.policy import Config, Policy, Source
+    from tfckpt.live.workers import Workers
+    from tfckpt.policy import Config, Manager, Policy, Source
 
     _Location: TypeAlias = str | Average
     _Candidates: TypeAlias = Iterator[tuple[_Location, str]]
 
 _NUMBER = re.compile(r"[0-9]+$")
-
-
-PASSED_OVER = (CheckpointError, RefusedError)
+_PASSED_OVER = (CheckpointError, RefusedError)
 
 
 class Selection:
@@ -58,33 +67,47 @@ class Selection:
     rejects that checkpoint; a RefusedError rejects the whole source, since older checkpoints match
     no better. The loop ends by itself if no source has a checkpoint and ``if_none: initialize``.
 
+    Attributes:
+        rejected: why others were passed over so far.
+
     >>> from tfckpt.policy import Config, Restore, Source
     >>> restore = Restore(first_of=(Source(directory="nowhere"),), if_none="initialize")
     >>> list(Selection(Config(version=1, restore=restore)))
     []
     """
 
-    def __init__(self, config: Config) -> None:
-        self._config = config
-        self._rejected: list[str] = []
+    def __init__(self, config: Config, workers: Workers | None = None) -> None:
+        self._config, self._workers = config, workers
         self._errors: list[CheckpointError | RefusedError] = []
-
-    @property
-    def rejected(self) -> tuple[str, ...]:
-        """Why others were passed over so far."""
-        return tuple(self._rejected)
+        self.rejected: list[str] = []
 
     @contextlib.contextmanager
-    def trying(self) -> Iterator[None]:
+    def trying(self) -> Iterator[Together]:
         """Reject what the loop is at if the body says that it is damaged or does not match."""
+        passes: tuple[type[Any], ...] = _PASSED_OVER
+        if self._workers is not None and not self._workers.chief:
+            passes = (PassedOverError,)
         try:
-            yield
-        except PASSED_OVER as error:
+            with Together(self._workers, passes=_PASSED_OVER) as together:
+                yield together
+        except passes as error:
             self._errors = [error]
 
     def __iter__(self) -> Iterator[Sequence[Choice]]:
-        """What to try."""
-        restore, rejected = self._config.restore, self._rejected
+        """What to try, in all workers the same."""
+        workers = self._workers
+        if workers is None or workers.chief:
+            yield from offered(workers, self._candidates(), self._to_json)
+            chose_nothing(workers, self._to_json(()))
+            return
+        for sent in choices_of_chief(workers):
+            self.rejected = list(sent["rejected"])
+            if not sent["choices"]:
+                return
+            yield self._from_json(sent)
+
+    def _candidates(self) -> Iterator[Sequence[Choice]]:
+        restore, rejected = self._config.restore, self.rejected
         if restore is None:
             raise RestoreError(
                 "the config has no `restore` section, so there is nothing to restore from",
@@ -95,7 +118,9 @@ class Selection:
             candidates = [_candidates_if_any(member) for member in source.members]
             if not any(candidates):
                 nothing = [
-                    f"no checkpoint at {p}" for one in source.members for p in checkpoint_paths(one)
+                    f"no checkpoint at {p}"
+                    for one in source.members
+                    for p in _checkpoint_paths(one)
                 ]
                 rejected += nothing
                 absent += len(nothing)
@@ -115,7 +140,7 @@ class Selection:
             hint = "if_none applies only if no source has a checkpoint"
             raise _none_readable(rejected, places, hint)
         if restore.if_none != "initialize":
-            raise not_found(self._config, places)
+            raise _not_found(self._config, places)
 
     def _choices(
         self, source: Source, candidates: Sequence[_Candidates]
@@ -125,15 +150,16 @@ class Selection:
         chosen: list[_Location | None] = [None] * len(members)
         while True:
             for number, untried in enumerate(candidates):
-                chosen[number] = chosen[number] or _next(untried, self._rejected)
+                chosen[number] = chosen[number] or _next(untried, self.rejected)
             places = [place for place in chosen if place is not None]
             if len(places) < len(members):
                 return
             self._errors = []
-            yield [
+            found = [
                 Choice(place, policy, chosen=_chosen(member, place))
                 for member, place, policy in zip(members, places, policies, strict=True)
             ]
+            yield with_state(self._config, found)
             if not self._errors:  # the caller goes on although it worked
                 return
             error, at_fault = self._errors[0], list[int]()
@@ -141,38 +167,70 @@ class Selection:
                 at_fault = _at_fault(error, places, members)
             if not at_fault and source.on_damaged == "error":
                 raise _with_hint(error, self._config.unused_policy_hint)
-            self._rejected.append(str(error))
+            self.rejected.append(str(error))
             if not at_fault:
                 return
             for number in at_fault:
                 chosen[number] = None
 
+    def _to_json(self, choices: Sequence[Choice]) -> Any:
+        """A choice of the chief for the other workers, who have the same policies."""
+        sources = self._config.restore.first_of if self._config.restore else ()
+        policies = [one.policy for one in choices]
+        numbers = (n for n, s in enumerate(sources) if _policies(self._config, s) == policies)
+        sent = [
+            {
+                "place": one.place if isinstance(one.place, str) else None,
+                "average": None if isinstance(one.place, str) else dataclasses.astuple(one.place),
+                **{name: getattr(one, name) for name in ("chosen", "whole", "state")},
+            }
+            for one in choices
+        ]
+        return {"source": next(numbers, 0), "choices": sent, "rejected": self.rejected}
 
-def choice_to_json(config: Config, choices: Sequence[Choice], rejected: tuple[str, ...]) -> Any:
-    """The choice of the chief, as JSON values for the other workers."""
-    places = [
-        one.place if isinstance(one.place, str) else [one.place.paths, one.place.weights]
-        for one in choices
-    ]
-    policies = [one.policy for one in choices]
-    sources = config.restore.first_of if config.restore else ()
-    number = next((n for n, one in enumerate(sources) if _policies(config, one) == policies), 0)
-    chosen = [one.chosen for one in choices]
-    return {"source": number, "places": places, "chosen": chosen, "rejected": list(rejected)}
+    def _from_json(self, sent: Any) -> Sequence[Choice]:
+        sources = self._config.restore.first_of if self._config.restore else ()
+        policies = _policies(self._config, sources[sent["source"]])
+        return [
+            Choice(
+                each["place"] or Average(*map(tuple, each["average"])),
+                policy,
+                chosen=each["chosen"],
+                whole=each["whole"],
+                state=tuple(each["state"]),
+            )
+            for each, policy in zip(sent["choices"], policies, strict=True)
+        ]
 
 
-def choice_from_json(config: Config, sent: Any) -> tuple[Sequence[Choice], tuple[str, ...]]:
-    """What the chief has chosen, with the policies of this worker's config; () for nothing."""
-    places = [p if isinstance(p, str) else Average(*map(tuple, p)) for p in sent["places"]]
-    rejected = tuple(sent["rejected"])
-    if not places or config.restore is None:
-        return (), rejected
-    policies = _policies(config, config.restore.first_of[sent["source"]])
-    choices = [
-        Choice(place, policy, chosen=chosen)
-        for place, policy, chosen in zip(places, policies, sent["chosen"], strict=True)
-    ]
-    return choices, rejected
+def with_state(config: Config, choices: Sequence[Choice]) -> list[Choice]:
+    """The same, with the training state that each restores.
+
+    A run that resumes itself restores it too, and asks for everything of both sides. A checkpoint
+    from elsewhere is where a new training begins: its epoch, callbacks and data position belong to
+    another one, unless the policy lists ``training_state`` itself.
+    """
+    (first, *_), alone = choices, continues(choices)
+    goes_on = alone and _is_of_run(config.manager, str(first.place))
+    policy = first.policy
+    state: tuple[str, ...] = ()
+    if goes_on or (alone and "training_state" in policy.model_fields_set):
+        state = policy.training_state if "epoch" in policy.training_state else ()
+    return [dataclasses.replace(one, whole=goes_on, state=state) for one in choices]
+
+
+def continues(choices: Sequence[Choice]) -> bool:
+    """Whether a single checkpoint is continued, including its save counter."""
+    first, *others = choices
+    return not others and isinstance(first.place, str) and first.policy.api == "restore"
+
+
+def _is_of_run(manager: Manager | None, prefix: str) -> bool:
+    """Whether a checkpoint is of the run's directory and name."""
+    if manager is None or not lies_in(prefix, manager.directory):
+        return False
+    name = os.path.split(prefix)[1]
+    return re.fullmatch(rf"{re.escape(manager.checkpoint_name)}-\d+", name) is not None
 
 
 def _policies(config: Config, source: Source) -> list[Policy]:
@@ -230,24 +288,24 @@ def _incomplete(source: Source, found: Sequence[object]) -> CheckpointNotFoundEr
 def _shown(source: Source) -> str:
     if source.all_of is not None:
         return " with ".join(map(_shown, source.all_of))
-    return ", ".join(paths_of(source))
+    return ", ".join(_paths_of(source))
 
 
 def _candidates_if_any(source: Source) -> _Candidates | None:
     """What to try of a source; None if it has no checkpoint."""
-    candidates = iter(_candidates(source))
+    candidates = iter(_candidates_of(source))
     first = next(candidates, None)
     return None if first is None else itertools.chain((first,), candidates)
 
 
-def _candidates(source: Source) -> Iterable[tuple[_Location, str]]:
+def _candidates_of(source: Source) -> Iterable[tuple[_Location, str]]:
     """What to try of a source, in order, each with the reason to reject it, if any."""
     if isinstance(source.average, Latest):
         return _latest(source.average)
     if source.directory is None:
-        if not any(map(_exists_or_resembles, checkpoint_paths(source))):
+        if not any(map(_exists_or_resembles, _checkpoint_paths(source))):
             return []
-        return [(source.path or Average(checkpoint_paths(source), source.weights or ()), "")]
+        return [(source.path or Average(_checkpoint_paths(source), source.weights or ()), "")]
     path = source.directory
     directory = Directory(path, source.checkpoint_name, files_of(path))
     if source.select == "latest":
@@ -349,3 +407,44 @@ def _exists_or_resembles(prefix: str) -> bool:
         or (other.endswith(".index") and _NUMBER.sub("", other.removesuffix(".index")) == stem)
         for other in names
     )
+
+
+def absent(config: Config, reader: Audience = Audience.TRAINING) -> tuple[str, ...]:
+    """Lines about the paths of a config that have no checkpoint."""
+    sources = config.restore.first_of if config.restore else ()
+    paths = [path for source in sources for member in source.members for path in _paths_of(member)]
+    lines = []
+    for path in dict.fromkeys(paths):
+        own = reader is Audience.CONFIG and _is_own(config, path)
+        lines += look(path, files_of(path)).lines(Audience.RUN if own else reader)
+    return (*lines, *filter(None, [directory_mismatch(config)]))
+
+
+def _not_found(config: Config, paths: str) -> CheckpointNotFoundError:
+    """The error of a restore that requires a checkpoint."""
+    lines = absent(config, Audience.CONFIG)
+    sources = config.restore.first_of if config.restore else ()
+    if any(source.directory and _is_own(config, source.directory) for source in sources):
+        lines += ("if this is the first start of the run, set if_none: initialize",)
+    return CheckpointNotFoundError(f"no checkpoint in {paths}", hint="\n  ".join(lines))
+
+
+def _is_own(config: Config, directory: str) -> bool:
+    """Whether the run saves into that directory."""
+    return config.manager is not None and same_directory(config.manager.directory, directory)
+
+
+def _paths_of(source: Source) -> tuple[str, ...]:
+    """The paths of a source, of checkpoints or of directories."""
+    if isinstance(source.average, Latest):
+        return (source.average.directory,)
+    if source.directory is not None:
+        return (source.directory,)
+    return _checkpoint_paths(source)
+
+
+def _checkpoint_paths(source: Source) -> tuple[str, ...]:
+    """The paths of single checkpoints that a source names."""
+    if source.path is not None:
+        return (source.path,)
+    return source.average if isinstance(source.average, tuple) else ()
