@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import collections
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -246,3 +247,10 @@ def test_public_names_are_listed_in_order_and_are_all_there() -> None:
     }
     assert public - {"annotations", "TYPE_CHECKING", "Any"} <= set(tfckpt.__all__)
     assert set(tfckpt.__all__) <= set(dir(tfckpt))
+
+
+def test_what_contributors_read_names_modules_that_are_there() -> None:
+    text = (PROJECT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:[a-z0-9_]+/)+(?:[a-z0-9_]+\.py)?)`", text))
+    places = PACKAGE, PROJECT, PROJECT / "tests", PACKAGE / "planning", PACKAGE / "pages"
+    assert not {name for name in named if not any((at / name).exists() for at in places)}
