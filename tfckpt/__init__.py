@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tfckpt.live.adapt import register_adaptation
     from tfckpt.live.checkpoint import Checkpoint
     from tfckpt.manager.checkpoint_manager import CheckpointManager
-    from tfckpt.manager.keeper import SaveReport
+    from tfckpt.manager.directory import SaveReport
     from tfckpt.pages.report_page import report_page
     from tfckpt.planning import Plan, RestoreReport, Status
     from tfckpt.policy import Policy
@@ -60,7 +60,7 @@ _LAZY = {
     "RestoreReport": "tfckpt.planning",
     "Role": "tfckpt.core.inventory",
     "Run": "tfckpt.run",
-    "SaveReport": "tfckpt.manager.keeper",
+    "SaveReport": "tfckpt.manager.directory",
     "Status": "tfckpt.planning",
     "convert": "tfckpt.tools.rewriting",
     "diff": "tfckpt.tools.comparison",

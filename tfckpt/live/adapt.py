@@ -1,6 +1,6 @@
 """Applies the changes of a plan to values before they are assigned.
 
-The kinds of rules are in ``policy/adaptations``; here is what they need of TensorFlow, which
+The kinds of rules are in ``policy/adapt``; here is what they need of TensorFlow, which
 interpolates (in float32), of Keras, which has the initializers, and of the program.
 """
 

@@ -136,21 +136,22 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         prefix = eager_prefix(file_prefix, "file_prefix")
         if prefix is None:
             return super().save(file_prefix, options)  # type: ignore[no-any-return]
-        with Together(self._workers(), "save", SaveError) as together:
+        target = absolute_prefix(prefix)
+        how, (directory, name) = SaveOptions(files_of(target)), os.path.split(target)
+        with Together(self._workers(), "save", SaveError) as workers:
             self._background.finish()
-            target, counter = absolute_prefix(prefix), self.save_counter
-            how, before, ticket = SaveOptions(files_of(target)), as_int(counter), None
-            directory, name = os.path.split(target)
-            if together.chief:
+            ticket = None
+            if workers.chief:
                 with as_save_errors(prefix):
                     recovered = claim(directory, name, how.files)
-                    ticket = Ticket.take(target, recovered, before, how.files)
-            ticket = together.ticket(ticket) or Ticket()
-            ticket.advances(counter.assign, before, ticket.value)
-            path, target = (f"{base}-{ticket.value}" for base in (prefix, target))
-            then = partial(write_state, directory, f"{name}-{ticket.value}", how.files)
-            self._save(together, ticket, path, target, options=options, how=how, then=then)
-        return path
+                    counter = as_int(self.save_counter)
+                    ticket = Ticket.take(target, recovered, counter, how.files)
+            ticket = workers.ticket(ticket) or Ticket()
+
+            def then(path: str) -> None:
+                write_state(directory, os.path.split(path)[1], how.files)
+
+            return self._save(workers, ticket, (prefix, target), options, how, then=then)
 
     def write(self, file_prefix: Any, options: Any = None) -> str:
         """Write under exactly this name, without a number and without the state file.
@@ -177,34 +178,41 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         if prefix is None:
             _drop_record(file_prefix)
             return super()._write(file_prefix, options)  # type: ignore[no-any-return]
-        with Together(self._workers(), "save", SaveError) as together:
+        how, target = SaveOptions(files_of(prefix)), absolute_prefix(prefix)
+        with Together(self._workers(), "save", SaveError) as workers:
             self._background.finish()
-            how, target = SaveOptions(files_of(prefix)), absolute_prefix(prefix)
-            self._save(together, Ticket(), prefix, target, options=options, how=how)
-        return prefix
+            return self._save(workers, Ticket(), (prefix, target), options, how)
 
     def _save(
         self,
-        together: Together,
+        workers: Together,
         ticket: Ticket,
-        prefix: str,
-        target: str,
-        *,
+        prefixes: tuple[str, str],
         options: Any,
         how: SaveOptions,
+        *,
         about: RecordMetadata | None = None,
-        then: Callable[[], object] | None = None,
-    ) -> None:
-        """Take a snapshot, then write, read back and commit it, now or in the background."""
+        then: Callable[[str], object] | None = None,
+    ) -> str:
+        """Take a snapshot, then write, read back and commit it, now or in the background.
+
+        ``prefixes`` are the path as the caller spells it and the absolute one, to which the number
+        of the ticket is added. ``then`` is called with the absolute one when it is committed.
+        """
         with ticket, live_objects():
             in_background = options is not None and options.experimental_enable_async_checkpoint
             options = synchronous(options)
             callbacks = options.experimental_write_callbacks or ()
             options.experimental_write_callbacks = None
-            ticket.begin()
-            with gc_paused(), as_save_errors(prefix):
+            path, target = prefixes
+            if ticket.counted:
+                path, target = (f"{prefix}-{ticket.value}" for prefix in prefixes)
+                counter = self.save_counter
+                ticket.advances(counter.assign, as_int(counter), ticket.counted)
+            ticket.advance()  # the counters are saved, too
+            with gc_paused(), as_save_errors(path):
                 live = self._live()
-                together.gathered(live.inventory)
+                workers.gathered(live.inventory)
                 snapshot = take(
                     saver_of(self),
                     live,
@@ -213,7 +221,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
                     by_tensorflow=by_tensorflow(options),
                 )
                 about = completed_metadata(about, snapshot, self._lineage, target)
-            together.exchange("snapshot")
+            workers.exchange("snapshot")
         in_background = in_background and not snapshot.savers  # these write live objects directly
         if in_background:
             how = dataclasses.replace(how, chunk=BACKGROUND)
@@ -223,14 +231,15 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             with ticket, live_objects() if snapshot.savers else contextlib.nullcontext():
                 write(target, snapshot, options, how, about, mark=ticket.mark)
             if then is not None:
-                then()
-            run_callbacks(callbacks, prefix)
+                then(target)
+            run_callbacks(callbacks, path)
 
-        work = together.by_chief(commit, ticket, snapshot.live.inventory)
+        work = workers.by_chief(commit, ticket, snapshot.live.inventory)
         if in_background:
             self._background.start(work)
         else:
             work()
+        return path
 
     @in_turn
     def restore(self, save_path: Any, options: Any = None) -> Any:
@@ -284,10 +293,10 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         """
         objects, root = self._objects()
         skip_slots = options is not None and options.experimental_skip_slot_variables
-        together = workers or Together(self._workers())
-        with adding_advice(call := PolicyCall.of(prefix, objects, root)), together:
+        workers = workers or Together(self._workers())
+        with adding_advice(call := PolicyCall.of(prefix, objects, root)), workers:
             prepared = prepare(
-                [Choice(prefix, policy)], objects, root, skip_slots=skip_slots, workers=together
+                [Choice(prefix, policy)], objects, root, skip_slots=skip_slots, workers=workers
             )
             with contextlib.ExitStack() as stack:
                 try:
@@ -296,9 +305,9 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
                     raise also(error, tf.errors.NotFoundError(None, None, "")) from None
                 plain = bool(ready.stored.graph) and not ready.live.keras_roots
                 if plain and not nothing_left(ready):
-                    status = self._assign_without_keras(ready, options, together)
+                    status = self._assign_without_keras(ready, options, workers)
                 else:
-                    status = self._assign(ready, options, together, plain=plain)
+                    status = self._assign(ready, options, workers, plain=plain)
         log_restore(status, call, self._logged, returned=returned)
         return status
 

@@ -130,9 +130,12 @@ def prepare(
 ) -> Iterator[Prepared]:
     """Open checkpoints and plan their restore; the files stay open inside the context.
 
-    Inside the context no other thread saves or restores. Models with an input spec in the policy
-    are built, and so are optimizers that the checkpoint has slots for. Several ``choices`` are one
-    transaction. ``skip_slots`` leaves optimizer slots out on both sides, as
+    In this order: other threads wait; models with an input spec in the policy are built; the live
+    values are named; the checkpoints are opened; the plan is made, and once more where optimizers
+    were built that the checkpoint has slots for; unbuilt objects are refused; the plan is compared
+    with the policy's lock. Several ``choices`` are one transaction.
+
+    ``skip_slots`` leaves optimizer slots out on both sides, as
     ``tf.train.CheckpointOptions.experimental_skip_slot_variables`` does.
     """
     given = {"model": root, **objects} if root is not None else objects

@@ -37,8 +37,7 @@ from tfckpt.live.workers import (
     offered,
 )
 from tfckpt.manager import arguments
-from tfckpt.manager.directory import Directory
-from tfckpt.manager.keeper import Keeper
+from tfckpt.manager.directory import RunDirectory
 from tfckpt.stored.commits.numbering import Ticket
 from tfckpt.stored.io.explain import Audience, look
 from tfckpt.stored.io.files import absolute, files_of, join
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tfckpt.live.workers import Workers
-    from tfckpt.manager.keeper import SaveReport
+    from tfckpt.manager.directory import SaveReport
     from tfckpt.manager.retention import Decision
     from tfckpt.policy import Keep
 
@@ -143,15 +142,16 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             arguments.one_of("on_unsavable", on_unsavable, ("warn", "error")),
         )
         name = arguments.checkpoint_name(checkpoint_name)
-        self._files = Directory(path, name, files)
-        self._rules = arguments.rules(max_to_keep, keep_checkpoint_every_n_hours, keep)
+        rules = arguments.rules(max_to_keep, keep_checkpoint_every_n_hours, keep)
+        self._files = RunDirectory(
+            path, name, files, rules=rules, checkpoint=checkpoint, given=self._given
+        )
         self._enable_async = enable_async
         self._if_busy = arguments.one_of("if_busy", if_busy, ("wait", "skip"))
         self._step_counter = step_counter
         self._checkpoint_interval = checkpoint_interval
         self._init_fn = init_fn
         self._last_checkpoint_step = last_checkpoint_step
-        self.keeper = Keeper(self._files, self._rules, self._directory, checkpoint)
         self.on_saved = on_saved
         self._random_generators = random_generators
         checkpoint._resumes_in = path if random_generators else ""
@@ -227,41 +227,35 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         """:meth:`save`, with everything that the record says besides the values."""
         began = time.monotonic()
         checkpoint, background = self._checkpoint, self._checkpoint._background
-        with Together(checkpoint._workers(), "save", SaveError) as together:
+        with Together(checkpoint._workers(), "save", SaveError) as workers:
             checkpoint_number = arguments.checkpoint_number(checkpoint_number)
             about = arguments.record_metadata(about)
             if not background.busy:
-                background.finish()
+                background.finish()  # raises the error of the last save
             step = None if self._checkpoint_interval is None else as_int(self._step_counter)
             if step is not None and not self._due(step, check_interval):
                 return None
             if self._if_busy == "wait":
                 background.finish()
             ticket = None
-            if together.chief:
-                ticket, about = self._begin(checkpoint_number, about)
-            if (ticket := together.ticket(ticket)) is None:
+            if workers.chief and background.busy:
+                logging.info("save skipped: the previous one is still being written")
+            elif workers.chief:
+                with as_save_errors(self._checkpoint_prefix):
+                    ticket = self._take_number(checkpoint_number)
+            if (ticket := workers.ticket(ticket)) is None:
                 return None
             with ticket:
-                background.finish()
-            counter = checkpoint.save_counter
-            ticket.advances(counter.assign, as_int(counter), ticket.counted)
-            last_step = partial(setattr, self, "_last_checkpoint_step")
-            ticket.advances(last_step, self._last_checkpoint_step, step)
-            path, target = (
-                f"{base}-{ticket.value}" for base in (self._checkpoint_prefix, self._files.prefix)
-            )
-            checkpoint._save(
-                together,
-                ticket,
-                path,
-                target,
-                options=self._with_async(options),
-                how=self._save_options,
-                about=about,
-                then=partial(self._saved, target, began),
-            )
-        return path
+                background.finish()  # of another worker than the chief
+                if workers.chief:
+                    with as_save_errors(self._checkpoint_prefix):
+                        about = self._files.described(about)
+                last_step = partial(setattr, self, "_last_checkpoint_step")
+                ticket.advances(last_step, self._last_checkpoint_step, step)
+                prefixes = self._checkpoint_prefix, self._files.prefix
+                options, how = self._with_async(options), self._save_options
+            then = partial(self._saved, began)
+            return checkpoint._save(workers, ticket, prefixes, options, how, about=about, then=then)
 
     def _turn(self) -> contextlib.AbstractContextManager[None]:
         return self._checkpoint._turn()
@@ -274,16 +268,16 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             SaveError: the background save failed.
         """
         super().sync()
-        self.keeper.catch_up()
+        self._files.catch_up()
 
-    def _saved(self, path: str, began: float) -> None:
+    def _saved(self, began: float, path: str) -> None:
         """A checkpoint is committed, whatever follows."""
-        self.keeper.sweep(path)
+        self._files.sweep(path)
         if self.on_saved is None:
             return
         seconds = time.monotonic() - began
         try:
-            self.on_saved(self.keeper.report(path, self._as_given(path), seconds))
+            self.on_saved(self._files.report(path, self._as_given(path), seconds))
         except Exception:
             logging.warning("%s is saved, but on_saved failed", path, exc_info=True)
 
@@ -296,28 +290,18 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             InUseError: another process saves into the directory.
             SaveError: the directory cannot be created or written, or the disk has too little space.
         """
-        with Together(self._checkpoint._workers(), "save", SaveError) as together:
-            if together.chief:
+        with Together(self._checkpoint._workers(), "save", SaveError) as workers:
+            if workers.chief:
                 self._files.claim_for(needed(self._checkpoint._live().inventory))
                 self._files.mend_state(self.retention)
-            together.exchange("claim")
+            workers.exchange("claim")
 
-    def _begin(
-        self, checkpoint_number: int | None, about: RecordMetadata
-    ) -> tuple[Ticket | None, RecordMetadata]:
-        """Lock the directory and take a number; None if a save is being written already."""
-        if self._checkpoint._background.busy:
-            logging.info("save skipped: the previous one is still being written")
-            return None, about
-        counter = as_int(self._checkpoint.save_counter)
-        with as_save_errors(self._checkpoint_prefix):
-            recovered = self._files.claim()
-            found = self._files.checkpoints()
-            about = self.keeper.described(about)
-            last = max(recovered, *(one.number for one in found), 0)
-            files = self._save_options.files
-            ticket = Ticket.take(self._files.prefix, last, counter, files, checkpoint_number)
-        return ticket, about
+    def _take_number(self, checkpoint_number: int | None) -> Ticket:
+        """Lock the directory, end what dead processes have begun, and take a number."""
+        recovered = self._files.claim()
+        last = max(recovered, *(one.number for one in self._files.checkpoints()), 0)
+        counter, files = as_int(self._checkpoint.save_counter), self._save_options.files
+        return Ticket.take(self._files.prefix, last, counter, files, checkpoint_number)
 
     def _with_async(self, options: Any) -> Any:
         if not self._enable_async:
@@ -341,12 +325,12 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         Raises:
             TfckptError: no rule says by which metric.
         """
-        found = self._files.best(*self.keeper.measure)
+        found = self._files.best(*self._files.monitored)
         return self._as_given(found[0].prefix) if found else None
 
     def retention(self) -> Decision:
         """A dry run: what the rules keep and why, and what the next save deletes."""
-        return self.keeper.decide(self._files.checkpoints())
+        return self._files.decide(self._files.checkpoints())
 
     @in_turn
     def restore_or_initialize(self) -> str | None:

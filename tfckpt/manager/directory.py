@@ -14,14 +14,15 @@ import dataclasses
 import errno
 import os
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
 from tfckpt.core.text import no_space
-from tfckpt.errors import CheckpointError, SaveError
-from tfckpt.manager.retention import SavedCheckpoint, ranked
-from tfckpt.stored.bundles.bundle import Bundle
+from tfckpt.errors import CheckpointError, SaveError, TfckptError
+from tfckpt.manager.remarks import Remarks
+from tfckpt.manager.retention import Decision, SavedCheckpoint, decide, ranked
+from tfckpt.stored.bundles.bundle import Bundle, index_path
 from tfckpt.stored.commits import commit, discovery, record_file
 from tfckpt.stored.commits.discovery import Candidate, CheckpointKind
 from tfckpt.stored.formats.open import open_checkpoint
@@ -29,27 +30,48 @@ from tfckpt.stored.io.files import Files, join
 from tfckpt.stored.io.state_file import STATE_FILE, read_state, render
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from tfckpt.manager.retention import Decision
+    from tfckpt.live.checkpoint import Checkpoint
+    from tfckpt.live.save import RecordMetadata
+    from tfckpt.policy import Keep
     from tfckpt.stored.commits.record_file import CommitRecord
 
 
 @dataclasses.dataclass(frozen=True)
+class SaveReport:
+    """What was saved, for ``on_saved``.
+
+    Attributes:
+        path: of the checkpoint.
+        number: at the end of the path.
+        step: of training; None if unknown.
+        epoch: number of finished epochs; None if unknown.
+        metrics: measured at this step.
+        metadata: the caller's own.
+        nbytes: size of the checkpoint's files.
+        seconds: from the call of ``save`` until the checkpoint was complete and the old ones were
+            deleted.
+    """
+
+    path: str
+    number: int
+    step: int | None
+    epoch: int | None
+    metrics: Mapping[str, float]
+    metadata: Mapping[str, Any]
+    nbytes: int
+    seconds: float
+
+
 class Directory:
     """A directory, and the name of its checkpoints."""
 
-    path: str
-    checkpoint_name: str
-    files: Files
-    _heads: dict[str, CommitRecord | None] = dataclasses.field(default_factory=dict, repr=False)
-    _lengths: dict[str, Mapping[str, int]] = dataclasses.field(default_factory=dict, repr=False)
-    _unwritten: set[str] = dataclasses.field(default_factory=set, repr=False)
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether the last try to write the state file has failed."""
-        return bool(self._unwritten)
+    def __init__(self, path: str, checkpoint_name: str, files: Files) -> None:
+        self.path, self.checkpoint_name, self.files = path, checkpoint_name, files
+        self._heads: dict[str, CommitRecord | None] = {}
+        self._lengths: dict[str, Mapping[str, int]] = {}
+        self._is_behind = False
 
     @property
     def prefix(self) -> str:
@@ -183,11 +205,11 @@ class Directory:
         try:
             kept = [each for each in checkpoints if each.prefix not in {*decision.delete}]
             self.write_state(kept, decision.last_preserved)
-            self._unwritten.clear()
+            self._is_behind = False
         except SaveError as error:  # a directory or a link, say, which is never replaced
             logging.warning("there is no state file for TensorFlow's tools: %s", error)
         except OSError as error:
-            self._unwritten.add(STATE_FILE)
+            self._is_behind = True
             failed = dict.fromkeys(filter(self._may_be_named(), decision.delete), error)
             logging.warning(
                 "could not write the state file `checkpoint` for TensorFlow's tools; the next save "
@@ -212,13 +234,6 @@ class Directory:
         paths = (state.model_checkpoint_path, *state.all_model_checkpoint_paths) if state else ()
         named = {os.path.split(path)[1] for path in paths}
         return lambda prefix: os.path.split(prefix)[1] in named
-
-    def would_be_best(self, metrics: Mapping[str, float], monitor: str, mode: str) -> bool:
-        """Whether a save with these metrics would be the best."""
-        saved = self.saved(self.checkpoints())
-        number = saved[-1].number + 1 if saved else 1
-        following = SavedCheckpoint("", number, 0.0, None, metrics, None)
-        return following in ranked([*saved, following], 1, monitor, greatest=mode == "max")
 
     def claim(self) -> int:
         """Lock the directory for this process and recover interrupted saves.
@@ -311,3 +326,122 @@ class Directory:
 
     def _file(self, name: str) -> str:
         return join(self.path, name)
+
+
+class RunDirectory(Directory):
+    """The directory that a run saves into, with the rules of what it keeps."""
+
+    def __init__(
+        self,
+        path: str,
+        checkpoint_name: str,
+        files: Files,
+        *,
+        rules: Sequence[Keep],
+        checkpoint: Checkpoint,
+        given: str,
+    ) -> None:
+        """``given`` is the path as the caller spells it."""
+        super().__init__(path, checkpoint_name, files)
+        self.checkpoints()  # raises where there is something else at the path
+        self._rules, self._checkpoint, self._given = rules, checkpoint, given
+        self._created = time.time()
+        self._last = ""  # the path of the last save
+        self._decided: Decision | None = None
+        self._remarks = Remarks(rules, given)
+
+    @property
+    def monitored(self) -> tuple[str, str]:
+        """The metric and the mode of the first ``best`` rule."""
+        if (monitored := self._monitored()) is None:
+            raise TfckptError(
+                f"{self._given}: no rule says by which metric a checkpoint is the best",
+                hint="add a rule, e.g. keep: [{best: 1, monitor: val_loss, mode: min}]",
+            )
+        return monitored
+
+    def _monitored(self) -> tuple[str, str] | None:
+        rules = ((rule.monitor, rule.mode) for rule in self._rules)
+        return next(((name, mode) for name, mode in rules if name and mode), None)
+
+    def is_best(self, metrics: Mapping[str, float]) -> bool:
+        """Whether a save with these metrics is the best so far, by the first ``best`` rule."""
+        monitor, mode = self.monitored
+        saved = self.saved(self.checkpoints())
+        number = saved[-1].number + 1 if saved else 1
+        following = SavedCheckpoint("", number, 0.0, None, metrics, None)
+        return following in ranked([*saved, following], 1, monitor, greatest=mode == "max")
+
+    def described(self, about: RecordMetadata) -> RecordMetadata:
+        """What a record says of a save, with what the rules must know after a restart."""
+        decided = self._decided or self.decide(self.checkpoints())
+        preserved = tuple(sorted(decided.preserved))
+        began, _ = self.history(self._run)
+        began = self._created if began is None else began
+        return dataclasses.replace(
+            about, best_by=self._monitored(), run_began=began, preserved=preserved
+        )
+
+    @property
+    def _run(self) -> str:
+        """The id of the run that saves into the directory."""
+        return self._checkpoint._lineage.run_of(f"{self.prefix}-1")
+
+    def decide(self, checkpoints: Sequence[Candidate]) -> Decision:
+        """What is kept and what is deleted."""
+        saved, run = self.saved(checkpoints), self._run
+        began, preserved = self.history(run)
+        if self._decided is not None:
+            preserved = self._decided.preserved
+        anchor = self._created if began is None else min(began, time.time())
+        return decide(saved, self._rules, anchor=anchor, preserved=preserved, run=run)
+
+    def beside(self) -> Iterator[str]:
+        """The warning for a new run beside checkpoints of another one."""
+        workers, saved = self._checkpoint._workers(), self.saved(self.checkpoints())
+        if not (workers is None or workers.chief) or any(one.run == self._run for one in saved):
+            return
+        yield from self._remarks.beside(saved)
+
+    def sweep(self, path: str) -> None:
+        """Delete what no rule keeps; the checkpoint is committed even if this fails."""
+        self._last = path
+        self.forget(path)  # a record of the same number may be cached
+        try:
+            found = self.checkpoints()
+            decision = self._decided = self.decide(found)
+        except CheckpointError as error:
+            logging.warning("%s is saved, but no old checkpoint was deleted: %s", path, error)
+            return
+        failed = self.release(found, decision)
+        for prefix in decision.delete:
+            if prefix in failed:
+                reason = failed[prefix]
+                logging.warning("%s: not deleted; the next save tries again: %s", prefix, reason)
+            else:
+                logging.info("deleted %s: no rule keeps it", prefix)
+        staying = [one for one in found if one.prefix not in decision.delete]
+        for remark in self._remarks.after(path, decision, self, staying):
+            logging.warning("%s", remark)
+
+    def catch_up(self) -> None:
+        """Write the state file, and delete what it kept, if that has failed after the last save."""
+        if self._is_behind:
+            self.sweep(self._last)
+
+    def report(self, prefix: str, path: str, seconds: float) -> SaveReport:
+        """The report of a save; ``path`` is the prefix as the caller spells it."""
+        if (head := self.head(prefix)) is None:
+            raise CheckpointError("the commit record cannot be read", path=prefix)
+        own = (join(self.path, name) for name in head.files)
+        parts = (index_path(prefix), record_file.path_of(prefix), *own)
+        return SaveReport(
+            path,
+            head.number,
+            head.step,
+            head.epoch,
+            head.metrics,
+            head.metadata,
+            sum(self.files.status(part)[0] for part in parts),
+            seconds,
+        )

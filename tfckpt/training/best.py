@@ -36,7 +36,7 @@ def load_best(
     Returns:
         What was restored, and a warning if nothing was; one of them is "".
     """
-    monitor, mode = manager.keeper.measure
+    monitor, mode = manager._files.monitored
     if manager.best is None:
         return "", (
             f"load_best_when_done: no checkpoint in {config.directory} has the metric {monitor!r}; "
@@ -75,7 +75,7 @@ def export_weights(
     So a process that is killed between the two leaves the weights that it would save next.
     """
     which = config.export.weights_h5
-    if which is None or (which == "best" and not manager.keeper.is_best(metrics)):
+    if which is None or (which == "best" and not manager._files.is_best(metrics)):
         return
     models = _models(objects)
     LOCAL.makedirs(config.directory)

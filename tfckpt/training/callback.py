@@ -112,7 +112,7 @@ def callback_for(  # noqa: C901 (a class of short methods)
     warn = _print if verbose else logging.warning
 
     def end_of(fit: int) -> str | None:
-        return run.manager.keeper.end_of_fit(fit) if run.manager is not None else None
+        return run.manager._files.end_of_fit(fit) if run.manager is not None else None
 
     class TrainingCheckpoint(Callback):  # type: ignore[misc]
         """Restores when training begins, saves when the config's ``manager.save`` says so."""

@@ -14,7 +14,7 @@ from absl import logging
 
 from tfckpt.core.inventory import Role
 from tfckpt.errors import CheckpointError, RestoreError
-from tfckpt.live.restore import carry_out, check, prepare
+from tfckpt.live.restore import carry_out, check, prepare, refuse
 from tfckpt.live.variables import as_int
 from tfckpt.live.workers import ALONE, workers_among
 from tfckpt.manager.sources import Selection, absent, continues
@@ -54,16 +54,24 @@ def restore_by_config(
     for choices in selection:
         with (
             selection.trying() as workers,
-            _planned(choices, selection.rejected, objects, counter, workers) as (plan, resumption),
+            _prepared(choices, selection.rejected, objects, counter, workers) as (
+                prepared,
+                resumption,
+            ),
         ):
-            _check_stored_step(plan)
-            if resumption is not None:
-                _check_states(plan)
+            wanted, waits = prepared, False
             if fit is not None and resumption is not None and resumption.waits(fit):
-                check(for_fit(plan, resumption, fit), workers)
-                return Restoration(plan.report(selection.rejected), None, resumption)
-            carry_out(plan, workers)
-            return Restoration(plan.report(selection.rejected), plan, resumption)
+                wanted, waits = for_fit(prepared, resumption, fit), True
+            refuse(wanted.plan)
+            _check_stored_step(wanted)
+            if resumption is not None:
+                _check_iterators(wanted)
+            if waits:
+                check(wanted, workers)
+            else:
+                carry_out(wanted, workers)
+            report = prepared.report(selection.rejected)
+            return Restoration(report, None if waits else prepared, resumption)
     nothing = RestoreReport(
         Plan("", "", ()), "", rejected=tuple(selection.rejected), absent=absent(config)
     )
@@ -75,7 +83,7 @@ def plan_by_config(config: Config, objects: Mapping[str, Any], counter: Any = No
     selection = Selection(config)
     plan = None
     for choices in selection:
-        with selection.trying(), _planned(choices, [], objects, counter) as (prepared, _):
+        with selection.trying(), _prepared(choices, [], objects, counter) as (prepared, _):
             plan = prepared.plan
             break
     for reason in selection.rejected:
@@ -95,7 +103,7 @@ def warn_of(report: RestoreReport) -> None:
 
 
 @contextmanager
-def _planned(
+def _prepared(
     choices: Sequence[Choice],
     rejected: Sequence[str],
     objects: Mapping[str, Any],
@@ -117,7 +125,7 @@ def _planned(
         yield dataclasses.replace(prepared, plan=plan), resumption
 
 
-def _check_states(prepared: Prepared) -> None:
+def _check_iterators(prepared: Prepared) -> None:
     """Compare the checksums of the object graph and of iterators: TensorFlow reads these later."""
     if (graph := prepared.stored.graph) is not None:
         states = (key for key, one in graph.entries.items() if one.dtype == "variant")

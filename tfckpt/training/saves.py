@@ -116,7 +116,7 @@ class Saves:
         if message or self._config is None or self._manager is None:
             return "", [f"{message}; {hint}"]
         warnings = [*remarks.out_of_reach(self._config)] if self._in_fit else []
-        warnings += self._manager.keeper.beside()
+        warnings += self._manager._files.beside()
         return remarks.outlook(self._config), warnings
 
     def now(self, moment: Moment) -> str:

@@ -212,7 +212,7 @@ def write_checkpoint(
     """
     parent, name = os.path.split(prefix)
     replace = replace and files.renames
-    with mark or begin_named(prefix, files) as held:
+    with mark or begin_named(prefix, files) as held:  # 1.
         before, record = None, None
         try:
             if replace:
@@ -222,22 +222,22 @@ def write_checkpoint(
             _remove(prefix + PART, files)  # of others, such as a link: what is in it is moved
             names = files.listdir(parent)
             counts = frozenset(filter(None, (record_file.shards_of(n, name) for n in names)))
-            index, result = write(counts)
+            index, result = write(counts)  # 2. the data files
             others = _others(prefix, files)
             with Bundle.open(prefix, files, index=index) as bundle:
                 data = [os.path.split(bundle.path(n))[1] for n in range(bundle.index.num_shards)]
                 record = describe(bundle, result, tuple(sorted([*data, *others])))
-            record_file.write_draft(prefix, record, files)
+            record_file.write_draft(prefix, record, files)  # 3.
             for other in others:
                 files.rename(join(prefix + PART, other), join(parent, other))
             if others:
                 files.fsync_dir(parent)
             if not replace:  # another process may have written it meanwhile
                 _refuse_taken(prefix, files, data=False)
-            files.write_atomic(index_path(prefix), index)
+            files.write_atomic(index_path(prefix), index)  # 4.
             if record_file.index_digest(prefix, files) != record.index_sha256:
                 raise _disturbed(prefix, "replaced its files")
-            _publish(prefix, files)
+            _publish(prefix, files)  # 5. the commit
             if held.is_lost:
                 raise _disturbed(prefix, "treated its files as leftovers")
         except BaseException as error:

@@ -74,11 +74,11 @@ class Ticket:
         return [self.value, self.counted]
 
     def advances(self, assign: Callable[[Any], object], before: Any, after: Any) -> None:
-        """Add a counter, which is ``after`` from :meth:`begin` on, and ``before`` if it fails."""
+        """Add a counter, which is ``after`` from :meth:`advance` on, and ``before`` if it fails."""
         self._advances.append((assign, before, after))
 
-    def begin(self) -> None:
-        """Advance the counters, which are saved too."""
+    def advance(self) -> None:
+        """Advance the counters."""
         for assign, _, after in self._advances:
             assign(after)
 
