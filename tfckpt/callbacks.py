@@ -130,7 +130,7 @@ def resume(
         policy: keys of a policy for the restore: ``{"optimizer": {"hyperparameters": "config"}}``
             keeps the code's learning rate. Without it, everything is restored.
         start_over: restores nothing: training starts from the model's current values, and saves
-            continue with the next number.
+            continue with the next number. What is there already stays.
         verbose: 0 prints nothing, 1 a line for the restore and for each save.
         objects: what else training changes, each saved by its keyword: ``teacher=teacher``.
 
