@@ -18,7 +18,7 @@ from tfckpt.live.advice import PolicyCall, adding_call
 from tfckpt.live.arguments import checked
 from tfckpt.live.flavors import flavor_of
 from tfckpt.live.inventory import collect
-from tfckpt.live.private.tensorflow import Trackable
+from tfckpt.live.private.tensorflow import Trackable, naming_what_is_gone
 from tfckpt.policy import STRICT, Config, Policy, Restore, Source, load_config, load_policy
 from tfckpt.policy.load import has_config_name
 from tfckpt.policy.messages import keys_of, show_value
@@ -68,6 +68,7 @@ def from_config(config: ConfigSource, model: Any = None, /, **objects: Any) -> R
     return Run(_loaded(call, config), _objects(call, model, objects))
 
 
+@naming_what_is_gone
 def restore(
     source: ConfigSource,
     model: Any = None,
@@ -112,6 +113,7 @@ def restore(
     return report
 
 
+@naming_what_is_gone
 def plan(
     source: ConfigSource,
     model: Any = None,
@@ -155,6 +157,7 @@ def suggest(
     return plan(source, model, policy=policy, select=select, **objects).suggestion
 
 
+@naming_what_is_gone
 def inventory(model: Any = None, /, **objects: Any) -> Inventory:
     """The canonical names of live objects, as policies and reports use them.
 

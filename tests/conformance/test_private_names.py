@@ -11,6 +11,7 @@ import tf_keras
 from tensorflow.python.eager import context
 from tensorflow.python.ops import stateful_random_ops
 
+import tfckpt
 from tfckpt.live import generators
 from tfckpt.live.private import keras as private_keras
 
@@ -149,3 +150,32 @@ def test_an_iterator_over_python_says_so() -> None:
         tf.raw_ops.SerializeIterator(
             resource_handle=iterator._iterator_resource, external_state_policy=2
         )
+
+
+def test_a_private_part_that_is_gone_is_named_with_what_was_tested(monkeypatch, tmp_path) -> None:
+    model = built(keras, keras.optimizers.Adam())
+    monkeypatch.delattr(keras.layers.Layer, "_flatten_layers")
+    for call in (
+        lambda: tfckpt.inventory(model),
+        lambda: tfckpt.Checkpoint(model=model).save(tmp_path / "ckpt"),
+    ):
+        with pytest.raises(tfckpt.NotInstalledError, match="no attribute '_flatten_layers'") as one:
+            call()
+        assert f"the installed version {keras.__version__}" in str(one.value)
+        assert "was tested with keras" in str(one.value)
+    assert not [*tmp_path.glob("*.index")]
+
+
+def test_an_error_of_a_user_s_class_is_its_own(tmp_path) -> None:
+    class Mine(tf.Module):
+        @property
+        def broken(self) -> Any:
+            return self._absent
+
+    class State(tfckpt.Checkpoint):
+        def save(self, *arguments: Any, **options: Any) -> str:
+            assert self.mine.broken
+            return str(super().save(*arguments, **options))
+
+    with pytest.raises(AttributeError, match="_absent"):
+        State(mine=Mine()).save(str(tmp_path / "ckpt"))

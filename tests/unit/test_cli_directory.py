@@ -306,13 +306,15 @@ def test_a_config_may_pin_what_is_yet_to_come(runs: Path, tmp_path: Path) -> Non
     assert "no checkpoint has the metric 'los' yet" in out
 
 
-def test_prune_counts_the_checkpoints_of_all_runs(runs: Path) -> None:
+def test_prune_judges_each_run_by_itself(runs: Path) -> None:
     import tensorflow as tf
 
     fresh = tfckpt.CheckpointManager(tfckpt.Checkpoint(a=tf.Variable(1.0)), runs, None)
     fresh.save(step=10)
-    found = document("prune", runs, "--keep", "latest=2")
-    assert found["delete"] == [f"{runs}/ckpt-{number}" for number in (1, 2, 3)]
+    fresh.save(step=20)
+    found = document("prune", runs, "--keep", "latest=1")
+    assert found["delete"] == [f"{runs}/ckpt-{number}" for number in (1, 2, 3, 5)]
+    assert list(found["kept"]) == [f"{runs}/ckpt-4", f"{runs}/ckpt-6"]
 
 
 def test_prune_waits_for_nobody(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -354,3 +355,87 @@ def test_saves_by_a_checkpoint_are_a_run_too(tmp_path) -> None:
     own.save()
     assert [name[-1] for name in own.checkpoints] == ["5", "6"]
     assert path not in own.checkpoints
+
+
+def numbers(of: Any) -> list[int]:
+    return [int(path.rpartition("-")[2]) for path in of.checkpoints]
+
+
+def manager_of(value: Any, where: Any, latest: int = 2) -> Any:
+    return tfckpt.CheckpointManager(tfckpt.Checkpoint(v=value), where, latest)
+
+
+def test_what_was_restored_in_place_of_damaged_ones_stays_while_they_are_there(tmp_path) -> None:
+    value = tf.Variable(tf.range(100.0))
+    first = manager_of(value, tmp_path, 3)
+    for _ in range(5):
+        first.save()
+    for number in (4, 5):
+        data = tmp_path / f"ckpt-{number}.data-00000-of-00001"
+        content = bytearray(data.read_bytes())
+        content[-50] ^= 1
+        data.write_bytes(content)
+    again = manager_of(value, tmp_path, 3)
+    assert again.restore_or_initialize().endswith("ckpt-3")
+    again.save()
+    assert numbers(again) == [3, 4, 5, 6]
+    again.save()
+    again.save()
+    assert numbers(again)[-3:] == [6, 7, 8]
+
+
+@pytest.mark.parametrize("by", ["tfckpt.restore", "another checkpoint"])
+def test_a_manager_goes_on_with_the_run_that_its_objects_were_restored_from(tmp_path, by) -> None:
+    for _ in range(4):
+        value = tf.Variable(1.0)
+        module = tf.Module()
+        module.value = value
+        if (tmp_path / "checkpoint").exists():
+            newest = tf.train.latest_checkpoint(str(tmp_path))
+            if by == "tfckpt.restore":
+                tfckpt.restore(str(tmp_path), module, on_unexpected="ignore")
+            else:
+                tfckpt.Checkpoint(model=module).restore(newest)
+        manager = tfckpt.CheckpointManager(tfckpt.Checkpoint(model=module), tmp_path, 2)
+        manager.save()
+        manager.save()
+    assert numbers(manager) == [7, 8]
+
+
+def test_the_best_of_a_run_is_its_own(tmp_path) -> None:
+    keep = [{"best": 1, "monitor": "loss", "mode": "min"}]
+
+    def manager() -> Any:
+        checkpoint = tfckpt.Checkpoint(v=tf.Variable(1.0))
+        return tfckpt.CheckpointManager(checkpoint, tmp_path, None, keep=keep)
+
+    manager().save(metrics={"loss": 0.1})
+    other = manager()
+    assert other.best.endswith("ckpt-1")  # it has not begun a run
+    for loss in (0.9, 0.5, 0.7):
+        other.save(metrics={"loss": loss})
+    assert other.best.endswith("ckpt-3")
+    assert numbers(other) == [1, 3, 4]
+
+
+def test_what_every_n_hours_has_kept_stays_with_its_run(tmp_path, monkeypatch) -> None:
+    from tfckpt.stored.commits import record_file
+
+    clock = [datetime.datetime(2025, 1, 31, tzinfo=datetime.timezone.utc)]
+    monkeypatch.setattr(record_file, "now", lambda: f"{clock[0].isoformat()}")
+    keep = [{"every_n_hours": 1}, {"latest": 1}]
+
+    def manager(rules: Any) -> Any:
+        checkpoint = tfckpt.Checkpoint(v=tf.Variable(1.0))
+        return tfckpt.CheckpointManager(checkpoint, tmp_path, None, keep=rules)
+
+    first = manager(keep)
+    for _ in range(4):
+        clock[0] += datetime.timedelta(hours=2)
+        first.save()
+    assert numbers(first) == [1, 2, 3, 4]
+    second = manager([{"latest": 1}])
+    second.save()  # of another run
+    second.checkpoint.restore(f"{tmp_path}/ckpt-4")
+    second.save()
+    assert numbers(second) == [1, 2, 3, 5, 6]

@@ -16,8 +16,8 @@ from tfckpt.core.optimizer_names import begins_as_weights
 from tfckpt.errors import NotBuiltError, RestoreError
 from tfckpt.live.flavors import flavor_of, has_named_slots, is_optimizer, name_of
 from tfckpt.live.inventory import collect_as, is_model
-from tfckpt.live.private import fit, tf_keras
-from tfckpt.live.private.either_keras import layers_below, with_layers_below
+from tfckpt.live.private import fit
+from tfckpt.live.private.either_keras import with_layers_below
 from tfckpt.live.variables import raw
 from tfckpt.planning import Status
 from tfckpt.planning.checks.one_sided import optimizer_of
@@ -171,7 +171,7 @@ def build_for(optimizer: Any, variables: list[Any]) -> None:
     """Create an optimizer's variables, in any flavor, under the strategy of the variables."""
     with strategy_of(variables).scope():
         if has_named_slots(optimizer):
-            tf_keras.build_legacy(optimizer, variables)
+            optimizer._create_all_weights(variables)
         else:
             optimizer.build(variables)
 
@@ -194,7 +194,7 @@ def _has_averages(optimizer: Any) -> bool:
 
 def _says_built(optimizer: Any) -> bool:
     # tf_keras's legacy optimizers have no such flag, and can be built any number of times.
-    return bool(getattr(optimizer, "built", False)) or tf_keras.says_built(optimizer)
+    return bool(getattr(optimizer, "built", False)) or bool(getattr(optimizer, "_built", False))
 
 
 def _to_train(optimizer: Any, owners: list[str], live: Live) -> list[Any]:
@@ -321,7 +321,7 @@ def _has_weights(layer: Any, path: str) -> bool:
     """Whether its class may create weights; an activation's does not."""
     flavor = flavor_of(layer)
     default = getattr(flavor, "layer", type(layer)).build
-    below = [layer, *layers_below(layer)]
+    below = [layer, *layer._flatten_layers(include_self=False)]
     return "/" not in path or any(
         is_model(each) or type(each).build is not default for each in below
     )

@@ -20,7 +20,6 @@ from absl import logging
 
 from tfckpt.errors import RestoreError
 from tfckpt.live.paths import without_pattern
-from tfckpt.live.private.tensorflow import restore_serialized, serialize
 from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.bundles.keys import OBJECT_GRAPH, edges, object_graph
 from tfckpt.stored.bundles.write import BundleWriter
@@ -68,13 +67,13 @@ def put_back_on_failure(objects: Iterable[Any]) -> Iterator[None]:
 def _what_puts_back(obj: Any) -> Callable[[], object]:
     """A function that puts the state back, if it can be saved; else one that does nothing."""
     try:
-        state = serialize(obj)
+        state = obj._serialize_to_tensors()
     except Exception:  # a user's class may raise anything
         return lambda: None
 
     def put_back() -> None:
         try:
-            restore_serialized(obj, state)
+            obj._restore_from_tensors(state)
         except Exception as error:
             logging.warning("an object other than a variable was not put back: %s", error)
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tfckpt.core.gc_pause import gc_paused
-from tfckpt.errors import CheckpointNotFoundError, NamingError, SaveError
+from tfckpt.errors import CheckpointNotFoundError, NamingError, NotInstalledError, SaveError
 from tfckpt.live import generators
 from tfckpt.live.advice import PolicyCall, adding_advice, log_once, log_restore, other_keyword
 from tfckpt.live.arguments import OWN, RESERVED, check_arguments, check_attribute
@@ -38,13 +38,7 @@ from tfckpt.live.late import (
 )
 from tfckpt.live.lineage import Lineage
 from tfckpt.live.paths import absolute_prefix, also, eager_prefix, eager_source
-from tfckpt.live.private.tensorflow import (
-    Trackable,
-    attached_to,
-    has_saver_yet,
-    root_of,
-    saver_of,
-)
+from tfckpt.live.private.tensorflow import Trackable
 from tfckpt.live.restore import Choice, carry_out, permitted, prepare
 from tfckpt.live.save import (
     SaveOptions,
@@ -214,13 +208,14 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
                 live = self._live()
                 workers.gathered(live.inventory)
                 snapshot = take(
-                    saver_of(self),
+                    self._saver,
                     live,
                     leave_out=how.on_unsavable == "warn",
                     logged=self._logged,
                     by_tensorflow=by_tensorflow(options),
                 )
-                about = completed_metadata(about, snapshot, self._lineage, target)
+                run = self._run(target, begin=True)
+                about = completed_metadata(about, snapshot, self._lineage, target, run)
             workers.exchange("snapshot")
         in_background = in_background and not snapshot.savers  # these write live objects directly
         if in_background:
@@ -345,7 +340,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         others = live.keys() - set(restored)
         undo.watch(v for name, v in live.items() if name in others and is_variable(v))
         with _assigned_by_tensorflow(undo, prepared.stored.prefix):
-            read = partial(saver_of(self).restore, path, synchronous(options))
+            read = partial(self._saver.restore, path, synchronous(options))
             later = restore_rest(read, live, restored)
             workers.exchange("rest", last=True)
         undo.resolve()
@@ -372,7 +367,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
     def __setattr__(self, name: str, value: Any) -> None:
         if name in OWN and isinstance(value, Trackable):
             raise NamingError(RESERVED.format(name=name))
-        if type(self) is Checkpoint and has_saver_yet(self) and name[0] != "_":
+        if type(self) is Checkpoint and "_saver" in vars(self) and name[0] != "_":
             check_attribute(name, value)
         super().__setattr__(name, value)
         late = self.__dict__.get("_late")
@@ -385,11 +380,16 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
 
     def _objects(self) -> tuple[dict[str, Any], Any]:
         """The objects by keyword, and the root object."""
-        root = root_of(self)
+        root = self._root
         if root is None:
             return dict(tf.train.TrackableView.children(self)), None
-        objects = {name: ref for name, ref in attached_to(self) if name != "root"}
+        objects = {name: ref for name, ref in self._attached_dependencies if name != "root"}
         return objects, root() if isinstance(root, weakref.ref) else root
+
+    def _run(self, prefix: str, *, begin: bool = False) -> str:
+        """The id of the run that saves under a numbered prefix; "" where none has begun."""
+        objects, root = self._objects()
+        return self._lineage.run_of(prefix, [*objects.values(), root], begin=begin)
 
     def _live(self) -> Live:
         """The current values of the objects."""
@@ -417,5 +417,5 @@ def _assigned_by_tensorflow(undo: Undo, prefix: str) -> Iterator[None]:
 def _drop_record(file_prefix: Any) -> None:
     """Remove an older record of that name, which does not describe what TensorFlow writes now."""
     if isinstance(file_prefix, (str, os.PathLike)):
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError, NotInstalledError):
             files_of(os.fspath(file_prefix)).remove(path_of(os.fspath(file_prefix)))

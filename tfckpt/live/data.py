@@ -75,7 +75,7 @@ def _refusal(iterator: Any, found: Captured) -> str | None:
         return ""
     try:
         tf.raw_ops.SerializeIterator(
-            resource_handle=tf_data.resource_of(iterator), external_state_policy=_FAIL
+            resource_handle=iterator._iterator_resource, external_state_policy=_FAIL
         )
     except tf.errors.OpError as error:
         return str(error.message)
@@ -203,11 +203,11 @@ class StoredState(tf.Module):  # type: ignore[misc]
 
 def place(prefix: str, key: str, iterator: Any) -> None:
     """Restore a new iterator from the state under a key, without counting another pass."""
-    dataset, resource = tf_data.dataset_of(iterator), tf_data.resource_of(iterator)
+    dataset, resource = tf_data.dataset_of(iterator), iterator._iterator_resource
     new = serialized(resource) if _one_pass(dataset) else None
     restore_objects(prefix, {key: SavedIterator(iterator)})
     if new is not None:
-        another = tf_data.resource_of(iter(dataset))
+        another = iter(dataset)._iterator_resource
         tf.raw_ops.DeserializeIterator(resource_handle=another, serialized=new)
 
 
@@ -267,7 +267,7 @@ class SavedIterator(Trackable):  # type: ignore[misc]
     """
 
     def __init__(self, iterator: Any, state: Any = None) -> None:
-        self._resource = tf_data.resource_of(iterator)
+        self._resource = iterator._iterator_resource
         self._state = state
 
     def _serialize_to_tensors(self) -> dict[str, Any]:
@@ -313,7 +313,7 @@ def together(
     """
     values = found.read()
     for _ in range(_TRIES):
-        state = serialized(tf_data.resource_of(iterator))
+        state = serialized(iterator._iterator_resource)
         before, values = values, found.read()
         if all(map(np.array_equal, before, values)):
             return SavedIterator(iterator, state), values

@@ -18,13 +18,6 @@ from tfckpt.core.text import listed
 from tfckpt.live.by_tensorflow import put_back_on_failure, readable
 from tfckpt.live.flavors import is_v1
 from tfckpt.live.inventory import collect
-from tfckpt.live.private.tensorflow import (
-    initialize,
-    restore_id,
-    set_update_id,
-    update_id,
-    was_updated,
-)
 from tfckpt.live.turns import live_objects
 from tfckpt.live.variables import is_variable, raw
 from tfckpt.planning import Status
@@ -65,7 +58,7 @@ class Late:
         live = prepared.live.variables
         steps = [s for s in prepared.plan.assignments if is_variable(live[s.name]) and is_tensor(s)]
         status = restore_rest(lambda: self._read(self.objects), live, [step.name for step in steps])
-        self._since = restore_id(status)
+        self._since = status._checkpoint.restore_uid
         return status
 
     def take(self, keyword: str, obj: Any) -> None:
@@ -82,7 +75,7 @@ class Late:
                 )
                 return
             self.objects[keyword] = obj
-            self._since = min(self._since, restore_id(self._read({keyword: obj})))
+            self._since = min(self._since, self._read({keyword: obj})._checkpoint.restore_uid)
 
     def stop(self) -> None:
         """Restore nothing more that is added."""
@@ -92,7 +85,11 @@ class Late:
         """The names of the values that were created and restored later."""
         created = {n: v for n, v in self._now().variables.items() if self.waits_for(n)}
         inner = {name: raw(v) if is_variable(v) else v for name, v in created.items()}
-        return {name for name, variable in inner.items() if was_updated(variable, self._since)}
+        return {
+            name
+            for name, variable in inner.items()
+            if getattr(variable, "_update_uid", -1) >= self._since
+        }
 
     def _read(self, objects: Mapping[str, Any]) -> Any:
         status = tf.train.Checkpoint(**objects).read(readable(self._prefix), self._options)
@@ -195,18 +192,18 @@ def restore_rest(read: Callable[[], Any], live: Mapping[str, Any], restored: Ite
     """
     inner = [raw(live[name]) for name in restored]
     for variable in inner:  # a slot may not be initialized as a trackable
-        initialize(variable)
-    before = [update_id(variable) for variable in inner]
+        variable._maybe_initialize_trackable()
+    before = [variable._update_uid for variable in inner]
     for variable in inner:
-        set_update_id(variable, sys.maxsize)
+        variable._update_uid = sys.maxsize
     try:
         with put_back_on_failure(obj for obj in live.values() if not is_variable(obj)):
             status = read()
-        after = [restore_id(status)] * len(inner)
+        after = [status._checkpoint.restore_uid] * len(inner)
     except BaseException:
         after = before
         raise
     finally:
         for variable, uid in zip(inner, after, strict=True):
-            set_update_id(variable, uid)
+            variable._update_uid = uid
     return status

@@ -7,15 +7,20 @@ one. Restores add up as long as each leaves some weights of the previous one in 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import os
-from typing import TYPE_CHECKING
+import weakref
+from typing import TYPE_CHECKING, Any
 
 from tfckpt.core.inventory import Restored, Role
 from tfckpt.planning.checks.step import ASSIGNED, is_save_counter
 from tfckpt.stored.io.files import absolute, lies_in
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from tfckpt.live.restore import Prepared
     from tfckpt.planning import Plan
 
@@ -33,6 +38,7 @@ class _PastRestore:
 class Lineage:
     """Where the values of live objects come from."""
 
+    prefix: str | None = None  # the last one
     _restores: tuple[_PastRestore, ...] = ()
     # Path of numbered checkpoints without the number → the id of the run that saves there.
     _runs: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -47,7 +53,7 @@ class Lineage:
         if base is not None and record is not None and record.run is not None:
             runs[base] = record.run
         if not plan.assignments:
-            return dataclasses.replace(self, _runs=runs)
+            return dataclasses.replace(self, prefix=prefix, _runs=runs)
         counts = {status.value: count for status, count in plan.counts.items()}
         past_restore = _PastRestore(Restored(plan.origins, counts))
         if prefix is not None and goes_on:
@@ -56,7 +62,7 @@ class Lineage:
                 past_restore, prefix=absolute(prefix), inherited=inherited
             )
         restores = (past_restore,) if _assigns_all(plan) else (*self._restores, past_restore)
-        return Lineage(restores, runs)
+        return Lineage(prefix, restores, runs)
 
     def lineage(self, directory: str) -> tuple[Restored, ...]:
         """The entries for the record of a checkpoint that is saved in this directory."""
@@ -66,13 +72,42 @@ class Lineage:
             found += past_restore.inherited if own else (past_restore.restored,)
         return tuple(found)
 
-    def run_of(self, prefix: str) -> str:
-        """The id of the run that saves under a numbered prefix; the first call makes a new one."""
-        return self._runs.setdefault(_base(prefix), os.urandom(8).hex())
+    def run_of(self, prefix: str, objects: Iterable[Any], *, begin: bool = False) -> str:
+        """The id of the run that saves these objects under a numbered prefix.
+
+        That is the run which this lineage or one of the objects goes on with; else "", or a new one
+        that begins.
+        """
+        base = _base(prefix)
+        known = (_last.get(id(obj), (lambda: None, "", "")) for obj in objects if obj is not None)
+        restored = (run for of, at, run in known if of() is not None and at == base)
+        run = self._runs.get(base) or next(restored, "")
+        if begin:
+            run = self._runs[base] = run or os.urandom(8).hex()
+        return run
+
+
+def remember(prepared: Prepared) -> None:
+    """Note which run the objects of a restore go on with, for a manager that is made later."""
+    record = prepared.stored.record if len(prepared.parts) == 1 else None
+    if record is None or record.run is None or prepared.prefix is None:
+        return
+    for obj in prepared.objects.values() if prepared.policy.api == "restore" else ():
+        with contextlib.suppress(TypeError):  # of a tuple, say
+            of = weakref.ref(obj, functools.partial(_forget, id(obj)))
+            _last[id(obj)] = of, _base(prepared.prefix), record.run
+
+
+def _forget(key: int, _: Any) -> None:
+    _last.pop(key, None)
+
+
+_last: dict[int, tuple[Callable[[], Any], str, str]] = {}
+"""The id of an object → itself, and the place and id of the run that it was last restored from."""
 
 
 def _base(prefix: str) -> str:
-    base = absolute(prefix).rpartition("-")[0]
+    base = absolute(prefix.removeprefix("file://")).rpartition("-")[0]
     return base if "://" in base else os.path.realpath(base)
 
 

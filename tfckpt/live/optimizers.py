@@ -34,7 +34,7 @@ from tfckpt.core.optimizer_names import (
     v1_class,
 )
 from tfckpt.live.flavors import flavor_of, has_named_slots, is_optimizer, is_v1
-from tfckpt.live.private import keras, tf_keras
+from tfckpt.live.private import tf_keras
 from tfckpt.live.private.tensorflow import OF_OPTIMIZERS, Sharded, Trackable
 from tfckpt.live.variables import in_parts, is_variable, parts, raw
 
@@ -54,7 +54,7 @@ def describe(tree: Tree, optimizer: Any, node: Node) -> None:
                 _scalar(tree, node, edge, child)
             elif is_optimizer(child):
                 tree.attach(node, edge, child)
-        if is_v1(optimizer) and isinstance(tf_keras.loss_scale_of(optimizer), Trackable):
+        if is_v1(optimizer) and isinstance(getattr(optimizer, "_loss_scale", None), Trackable):
             describe_scale(tree, optimizer, node)
         return
     for attribute, value in list(vars(optimizer).items()):
@@ -79,7 +79,7 @@ def _class(optimizer: Any) -> str:
 
 def describe_scale(tree: Tree, outer: Any, node: Node) -> None:
     """Add a loss-scale optimizer's own values to the node of its inner optimizer."""
-    scale = tf_keras.loss_scale_of(outer)  # tf_keras's; a number if it is constant
+    scale = getattr(outer, "_loss_scale", None)  # tf_keras's; a number if it is constant
     own = tf.train.TrackableView.children(scale) if isinstance(scale, Trackable) else vars(outer)
     group = Node(NodeKind.GROUP)
     for edge, child in own.items():
@@ -149,10 +149,10 @@ def _inner(tree: Tree, optimizer: Any) -> set[int]:
 def _trained(tree: Tree, optimizer: Any) -> dict[int, Node]:
     """Position → the node of the model variable."""
     if (flavor := flavor_of(optimizer)) is not None and flavor.name == "keras":
-        return {i: tree.variable(v) for i, v in enumerate(keras.trained_by(optimizer))}
+        return {i: tree.variable(v) for i, v in enumerate(optimizer._trainable_variables)}
     positions = tf_keras.positions_of(optimizer)
     of_tensorflow = [v for v in tree.variables if isinstance(v, (tf.Variable, Sharded))]
-    known = {tf_keras.key_of(optimizer, p): p for v in of_tensorflow for p in in_parts(v)}
+    known = {str(optimizer._var_key(p)): p for v in of_tensorflow for p in in_parts(v)}
     return {
         i: tree.variable(known[key]) if key in known else Node(NodeKind.VALUE, label=_own_name(key))
         for key, i in positions.items()
@@ -178,7 +178,7 @@ def _slots_of_others(tree: Tree, optimizer: Any, node: Node) -> None:
     TensorFlow saves such slots only together with their variables.
     """
     known = {id(slot.value) for slot in node.slots}
-    for key, slots in tf_keras.slots_of(optimizer).items():
+    for key, slots in optimizer._slots.items():
         for name, variable in slots.items():
             child = tree.variable(variable, Role.SLOT)
             if id(child) not in known:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfckpt.core.inventory import Ordered
 from tfckpt.live.flavors import flavor_of, is_v1
-from tfckpt.live.private.either_keras import layers_of, others_of, trainable_of
+from tfckpt.live.private.either_keras import others_of, trainable_of
 from tfckpt.live.variables import is_variable, path, raw
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def deep(layer: Any) -> list[Any]:
 def _inside(layer: Any) -> Iterator[Any]:
     """A layer and its nested layers, in the order in which Keras gathers their variables."""
     yield layer
-    for inner in layers_of(layer):
+    for inner in layer._flatten_layers(include_self=False, recursive=False):
         yield from _inside(inner)
 
 

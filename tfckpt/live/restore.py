@@ -22,6 +22,7 @@ from tfckpt.live.adapt import plan_context
 from tfckpt.live.apply import Undo, apply, check_values
 from tfckpt.live.building import initial_values
 from tfckpt.live.inventory import Live, collect, ungraphed
+from tfckpt.live.lineage import remember
 from tfckpt.live.optimizers import replaced, settings_of
 from tfckpt.live.turns import live_objects
 from tfckpt.live.vocabularies import derive_again
@@ -86,6 +87,7 @@ class Prepared:
     live: Live
     parts: tuple[Part, ...]
     settings: Mapping[str, Any]
+    objects: Mapping[str, Any]
 
     @property
     def stored(self) -> StoredCheckpoint:
@@ -165,7 +167,7 @@ def prepare(
             pause.close()
         settings = settings_of(plan, live.variables)
         plan = with_drift(plan, [choice.policy for choice in choices])
-        yield Prepared(plan, live, parts, settings)
+        yield Prepared(plan, live, parts, settings, given)
 
 
 def _planned(
@@ -300,6 +302,7 @@ def carry_out(
             follow=partial(derive_again, live.deriving, live.models.values()),
             workers=workers,
         )
+    remember(prepared)
     for step in plan.assignments:
         if step.severity is Severity.WARN and step.entry.role is Role.ITERATOR:
             logging.warning("%s: %s: %s", plan.source, step.name, step.reason)

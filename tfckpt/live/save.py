@@ -272,14 +272,14 @@ def _number(prefix: str) -> int:
 
 
 def completed_metadata(
-    metadata: RecordMetadata | None, snapshot: Snapshot, lineage: Lineage, prefix: str
+    metadata: RecordMetadata | None, snapshot: Snapshot, lineage: Lineage, prefix: str, run: str
 ) -> RecordMetadata:
     """Complete the metadata with the lineage, and with the optimizer's step if none is set."""
     metadata = metadata or RecordMetadata()
     metadata = dataclasses.replace(
         metadata,
         lineage=lineage.lineage(os.path.split(prefix)[0]),
-        run=lineage.run_of(prefix),
+        run=run,
     )
     return (
         metadata

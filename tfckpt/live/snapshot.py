@@ -21,7 +21,6 @@ from tfckpt.core.inventory import Entry, Role
 from tfckpt.errors import CoverageError, DamagedCheckpointError, SaveError, TfckptError
 from tfckpt.live.flavors import has_named_slots
 from tfckpt.live.paths import also
-from tfckpt.live.private.either_keras import value_of
 from tfckpt.live.private.tensorflow import (
     SERIALIZE,
     GraphView,
@@ -32,10 +31,6 @@ from tfckpt.live.private.tensorflow import (
     SaveSpec,
     Sharded,
     Trackable,
-    gather,
-    serialize,
-    set_view,
-    view_of,
 )
 from tfckpt.live.variables import is_variable, meant, raw
 from tfckpt.stored.bundles.keys import EXTRA, OBJECT_GRAPH
@@ -97,11 +92,11 @@ def take(
 ) -> Snapshot:
     """Gather and read everything."""
     left_out: dict[str, str] = {}
-    view = view_of(checkpoint_saver)
+    view = checkpoint_saver._graph_view
     try:
-        set_view(checkpoint_saver, whole := whole_view(view, live))
+        checkpoint_saver._graph_view = whole = whole_view(view, live)
         try:
-            gathered = gather(checkpoint_saver)
+            gathered = checkpoint_saver._gather_serialized_tensors()
         except Exception as error:
             left_out = _unsavable(live)
             if not left_out:
@@ -109,10 +104,10 @@ def take(
             live, hidden = _without(live, left_out)
             if not leave_out or not live.variables.keys() - {"save_counter"}:
                 raise _refused(left_out, error) from error
-            set_view(checkpoint_saver, whole := whole_view(view, live, hidden))
-            gathered = gather(checkpoint_saver)
+            checkpoint_saver._graph_view = whole = whole_view(view, live, hidden)
+            gathered = checkpoint_saver._gather_serialized_tensors()
     finally:
-        set_view(checkpoint_saver, view)
+        checkpoint_saver._graph_view = view
     warnings = {name: f"is left out of the checkpoints: {why}" for name, why in left_out.items()}
     warnings |= _without_values(live)
     for name in warnings.keys() - logged:
@@ -162,7 +157,7 @@ def _unsavable(live: Live) -> dict[str, str]:
     for name, value in live.variables.items():
         if not is_variable(value):
             try:
-                serialize(value)
+                value._serialize_to_tensors()
             except NotImplementedError:  # it is saved in another way, which is not the cause
                 continue
             except Exception as error:
@@ -217,7 +212,7 @@ def _is_plain_variable(trackable: Any, devices: frozenset[str]) -> bool:
     """Whether it is just one buffer on a device of this process."""
     inner = trackable
     if type(trackable) is getattr(sys.modules.get("keras"), "Variable", None):
-        inner = value_of(trackable)
+        inner = trackable._value
     return (
         type(inner) is ResourceVariable
         and not any(SERIALIZE in vars(each) for each in (trackable, inner))

@@ -41,7 +41,7 @@ def given_names(tree: Tree) -> frozenset[int]:
     found: set[int] = set()
     held: set[int] = set()
     for parent, _, flavor in list(tree.layers):
-        inner = either_keras.layers_of(parent)
+        inner = parent._flatten_layers(include_self=False, recursive=False)
         nodes = [n for layer in (parent, *inner) if (n := tree.node(layer)) is not None]
         held.update(map(id, nodes if inner else ()))
         found |= _chosen(nodes, flavor)
@@ -131,7 +131,7 @@ def _graph(model: Any, flavor: Flavor) -> Graph:
     layers: dict[Any, Any] = {}
 
     def tensors(found: Iterable[Any]) -> list[Tensor]:
-        histories = [either_keras.history_of(x) for x in found]
+        histories = [getattr(x, "_keras_history", (x, 0, 0)) for x in found]
         layers.update({id(layer): layer for layer, _, _ in histories})
         return [Tensor(id(layer), call, output) for layer, call, output in histories]
 

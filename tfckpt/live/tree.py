@@ -211,7 +211,7 @@ class Tree:
         if model:
             self._model(layer, node, flavor)
         else:
-            for metric in either_keras.metrics_of(layer):
+            for metric in getattr(layer, "_metrics", ()):
                 self._metric(metric, node)
 
     def _states(self, layer: Any) -> None:
@@ -228,13 +228,13 @@ class Tree:
             child = self.variable(variable)
             if id(child) not in below:
                 node.children.append((last_name(variable), child))
-        for inner in either_keras.layers_of(layer):
+        for inner in layer._flatten_layers(include_self=False, recursive=False):
             found = None if isinstance(inner, flavor.metric) else self.node(inner)
             if found is not None and id(found) not in below:
                 # In a Python set, say. Only their order identifies them, as in a layer sequence.
                 node.kind = NodeKind.SEQUENCE
                 node.layers.append(found)
-        generators = map(self.node, either_keras.seed_generators_of(layer))
+        generators = map(self.node, getattr(layer, "_seed_generators", ()))
         unnamed = [found for found in generators if found is not None and id(found) not in below]
         for index, found in enumerate(unnamed):
             node.children.append((f"seed_generator_{index}" if index else "seed_generator", found))
@@ -252,7 +252,7 @@ class Tree:
         except AttributeError:  # the property names what `compile` makes
             own = []
         # It may leave out some that the model holds.
-        for metric in (*own, *either_keras.metrics_of(model)):
+        for metric in (*own, *getattr(model, "_metrics", ())):
             # Keras 3 hides the compiled metrics behind one CompileMetrics.
             for each in getattr(metric, "metrics", None) or (metric,):
                 self._metric(each, node)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from absl import logging
 
 from tfckpt.errors import SaveError, TfckptError
+from tfckpt.live.private.tensorflow import naming_what_is_gone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -95,6 +96,7 @@ class Background:
 
 def in_turn(method: _Method) -> _Method:
     """Decorate a method of a checkpoint, or of what has one, to run in its ``_turn()``."""
+    method = naming_what_is_gone(method)
 
     @functools.wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -19,7 +19,6 @@ from tfckpt.live.private.tensorflow import (
     ResourceVariable,
     Sharded,
     Trackable,
-    delegate,
 )
 
 if TYPE_CHECKING:
@@ -43,16 +42,14 @@ def raw(variable: Any) -> Any:
     if isinstance(variable, tf.Variable):
         inner = owner(tf_keras.inner_variable(variable))
     else:
-        inner = (
-            variable if isinstance(variable, (Sharded, Whole)) else either_keras.value_of(variable)
-        )
+        inner = variable if isinstance(variable, (Sharded, Whole)) else variable._value
     return whole(inner) if isinstance(inner, Sharded) else inner
 
 
 def meant(obj: Any) -> Any:
     """What an object delegates to (tensorflow/python/trackable/base_delegate.py), or itself."""
     while isinstance(obj, Delegating):
-        obj = delegate(obj)
+        obj = obj._trackable
     return obj
 
 

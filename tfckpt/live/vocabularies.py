@@ -18,11 +18,8 @@ from absl import logging
 from tfckpt.core.inventory import Entry, Role
 from tfckpt.live.private.either_keras import (
     VOCABULARY_ATTRIBUTES,
-    first_word_of,
-    set_words,
-    table_of,
 )
-from tfckpt.live.private.tensorflow import Trackable, required
+from tfckpt.live.private.tensorflow import Trackable
 from tfckpt.live.variables import is_variable, parts, raw
 from tfckpt.stored.bundles.write import index_checksum
 
@@ -66,7 +63,7 @@ class LayerVocabulary(Trackable):  # type: ignore[misc]
     def numpy(self) -> np.ndarray:
         """The vocabulary in order; strings as bytes."""
         layer, dtype = self._layer, self.dtype.as_numpy_dtype
-        table = table_of(layer)
+        table = layer.lookup_table
         if int(table.size()) == 0:
             return np.empty(0, dtype)
         if self._read is None or self._read[0] is not table:  # it never changes
@@ -88,7 +85,7 @@ class LayerVocabulary(Trackable):  # type: ignore[misc]
             return
         if now.size:
             raise ValueError("the layer already has other words, or another order of them")
-        self._before.append({name: required(self._layer, name) for name in self._attributes()})
+        self._before.append({name: getattr(self._layer, name) for name in self._attributes()})
         try:
             self._fill(new)
         except (ValueError, RuntimeError) as error:
@@ -104,7 +101,7 @@ class LayerVocabulary(Trackable):  # type: ignore[misc]
 
     def _fill(self, words: np.ndarray) -> None:
         layer = self._layer
-        count = len(words) + first_word_of(layer)
+        count = len(words) + layer._token_start_index()
         if layer.max_tokens is not None and count > layer.max_tokens:
             raise ValueError(f"{count} words, but max_tokens is {layer.max_tokens}")
         if layer.output_mode == "tf_idf":
@@ -112,7 +109,8 @@ class LayerVocabulary(Trackable):  # type: ignore[misc]
                 "with output_mode='tf_idf' a vocabulary needs its weights: call "
                 "set_vocabulary(words, idf_weights) before restoring"
             )
-        set_words(layer, tf.constant(words, self.dtype))
+        layer.lookup_table = layer._lookup_table_from_tokens(tf.constant(words, self.dtype))
+        layer._record_vocabulary_size()
 
     def _serialize_to_tensors(self) -> dict[str, Any]:
         return {VARIABLE_VALUE: self.read_value()}

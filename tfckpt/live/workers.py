@@ -71,7 +71,7 @@ class Workers:
     """All workers, of which this process is one."""
 
     def __init__(self, extended: Any) -> None:
-        self.index, self.count = runtime.worker_of(extended)
+        self.index, self.count = int(extended._id_in_cluster), int(extended._num_workers)
         self._numbers: dict[str, int] = {}
 
     @property
@@ -356,7 +356,7 @@ def workers_of(variables: Iterable[Any]) -> Workers | None:
         strategy = getattr(raw(variable), "distribute_strategy", None)
         if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
             continue
-        if runtime.count_of(strategy.extended) < 2:
+        if strategy.extended._num_workers < 2:
             continue
         if not runtime.uses_service():
             raise TfckptError(
@@ -397,7 +397,7 @@ def strategy_without_fit(model: Any) -> tuple[str, bool]:
     if isinstance(strategy, tf.distribute.ParameterServerStrategy):
         return "ParameterServerStrategy", keras3
     several = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
-    if keras3 and several and runtime.count_of(strategy.extended) > 1:
+    if keras3 and several and strategy.extended._num_workers > 1:
         return "MultiWorkerMirroredStrategy", keras3
     return "", keras3
 

@@ -26,7 +26,7 @@ from tfckpt.stored.bundles.bundle import Bundle, index_path
 from tfckpt.stored.commits import commit, discovery, record_file
 from tfckpt.stored.commits.discovery import Candidate, CheckpointKind
 from tfckpt.stored.formats.open import open_checkpoint
-from tfckpt.stored.io.files import Files, join
+from tfckpt.stored.io.files import Files, join, lies_in
 from tfckpt.stored.io.state_file import STATE_FILE, read_state, render
 
 if TYPE_CHECKING:
@@ -171,11 +171,15 @@ class Directory:
         saved = self.saved(self.checkpoints())
         return ranked(saved, len(saved), monitor, greatest=mode == "max")
 
-    def end_of_fit(self, fit: int) -> str | None:
-        """The checkpoint at the end of a ``fit`` of this number; None if it is not kept."""
+    def end_of_fit(self, fit: int, later: str) -> str | None:
+        """The checkpoint at the end of a ``fit`` of this number, of the run that saved ``later``.
+
+        None if it is not kept.
+        """
+        of = self.head(later)
         for one in reversed(self.checkpoints()):
             head = self.head(one.prefix)
-            if head is not None and head.fit == fit:
+            if head is not None and of is not None and (head.fit, head.run) == (fit, of.run):
                 at = head.training["fit"]
                 over = at.get("ended") and (at.get("stopped") or at["epoch"] + 1 >= at["epochs"])
                 return one.prefix if over else None
@@ -192,7 +196,7 @@ class Directory:
         """Unix time at which a run began, and the numbers that `every_n_hours` keeps for good."""
         for one in reversed(self.checkpoints()):
             head = self.head(one.prefix) if one.kind is CheckpointKind.COMMITTED else None
-            if head is not None and (run is None or head.run == run):
+            if head is not None and head.run == run:
                 return head.run_began, frozenset(head.preserved)
         return None, frozenset()
 
@@ -346,8 +350,8 @@ class RunDirectory(Directory):
         self.checkpoints()  # raises where there is something else at the path
         self._rules, self._checkpoint, self._given = rules, checkpoint, given
         self._created = time.time()
-        self._last = ""  # the path of the last save
-        self._decided: Decision | None = None
+        self._own: dict[str, None] = {}  # paths that this process has saved, in this order
+        self._decided: tuple[str, Decision] | None = None  # the last time, for which run
         self._remarks = Remarks(rules, given)
 
     @property
@@ -366,50 +370,76 @@ class RunDirectory(Directory):
 
     def is_best(self, metrics: Mapping[str, float]) -> bool:
         """Whether a save with these metrics is the best so far, by the first ``best`` rule."""
-        monitor, mode = self.monitored
-        saved = self.saved(self.checkpoints())
+        (monitor, mode), run = self.monitored, self._run()
+        saved = [one for one in self.saved(self.checkpoints()) if not run or one.run == run]
         number = saved[-1].number + 1 if saved else 1
-        following = SavedCheckpoint("", number, 0.0, None, metrics, None)
+        following = SavedCheckpoint("", number, 0.0, None, metrics, None, run)
         return following in ranked([*saved, following], 1, monitor, greatest=mode == "max")
 
     def described(self, about: RecordMetadata) -> RecordMetadata:
         """What a record says of a save, with what the rules must know after a restart."""
-        decided = self._decided or self.decide(self.checkpoints())
+        run = self._run(begin=True)
+        known, decided = self._decided or ("", None)
+        if decided is None or known != run:
+            decided = self.decide(self.checkpoints())
         preserved = tuple(sorted(decided.preserved))
-        began, _ = self.history(self._run)
+        began, _ = self.history(run)
         began = self._created if began is None else began
         return dataclasses.replace(
             about, best_by=self._monitored(), run_began=began, preserved=preserved
         )
 
-    @property
-    def _run(self) -> str:
-        """The id of the run that saves into the directory."""
-        return self._checkpoint._lineage.run_of(f"{self.prefix}-1")
+    def _run(self, *, begin: bool = False) -> str:
+        """The id of the run that saves into the directory; "" where none has begun."""
+        return self._checkpoint._run(f"{self.prefix}-1", begin=begin)
+
+    def best(self, monitor: str, mode: str) -> list[SavedCheckpoint]:
+        """Those of the run, once it has begun."""
+        run = self._run()
+        return [one for one in super().best(monitor, mode) if not run or one.run == run]
 
     def decide(self, checkpoints: Sequence[Candidate]) -> Decision:
-        """What is kept and what is deleted."""
-        saved, run = self.saved(checkpoints), self._run
+        """What is kept and what is deleted; of the newest run where none has begun."""
+        saved = self.saved(checkpoints)
+        run = self._run() or next((one.run for one in reversed(saved) if one.run), "")
         began, preserved = self.history(run)
-        if self._decided is not None:
-            preserved = self._decided.preserved
+        known, decided = self._decided or ("", None)
+        if decided is not None and known == run:
+            preserved = decided.preserved
         anchor = self._created if began is None else min(began, time.time())
-        return decide(saved, self._rules, anchor=anchor, preserved=preserved, run=run)
+        kept = self._restored_before(saved, run)
+        return decide(
+            saved, self._rules, anchor=anchor, preserved=preserved, run=run, restored=kept
+        )
+
+    def _restored_before(self, saved: Sequence[SavedCheckpoint], run: str) -> str:
+        """The restored checkpoint, while newer ones of its run that it was preferred to exist."""
+        source = self._checkpoint._lineage.prefix
+        if source is None or not lies_in(source, self.path):
+            return ""
+        name = os.path.split(source)[1]
+        chosen = next((one for one in saved if os.path.split(one.prefix)[1] == name), None)
+        if chosen is None:
+            return ""
+        newer = (one for one in saved if one.run == run and one.number > chosen.number)
+        return chosen.prefix if any(one.prefix not in self._own for one in newer) else ""
 
     def beside(self) -> Iterator[str]:
         """The warning for a new run beside checkpoints of another one."""
         workers, saved = self._checkpoint._workers(), self.saved(self.checkpoints())
-        if not (workers is None or workers.chief) or any(one.run == self._run for one in saved):
+        run = self._run()
+        if not (workers is None or workers.chief) or any(one.run == run for one in saved):
             return
         yield from self._remarks.beside(saved)
 
     def sweep(self, path: str) -> None:
         """Delete what no rule keeps; the checkpoint is committed even if this fails."""
-        self._last = path
+        self._own[path] = None
         self.forget(path)  # a record of the same number may be cached
         try:
             found = self.checkpoints()
-            decision = self._decided = self.decide(found)
+            decision = self.decide(found)
+            self._decided = self._run(), decision
         except CheckpointError as error:
             logging.warning("%s is saved, but no old checkpoint was deleted: %s", path, error)
             return
@@ -427,7 +457,7 @@ class RunDirectory(Directory):
     def catch_up(self) -> None:
         """Write the state file, and delete what it kept, if that has failed after the last save."""
         if self._is_behind:
-            self.sweep(self._last)
+            self.sweep(next(reversed(self._own)))
 
     def report(self, prefix: str, path: str, seconds: float) -> SaveReport:
         """The report of a save; ``path`` is the prefix as the caller spells it."""

@@ -93,6 +93,7 @@ def decide(
     anchor: float,
     preserved: Collection[int] = (),
     run: str | None = None,
+    restored: str = "",
 ) -> Decision:
     """What to keep and what to delete.
 
@@ -103,6 +104,7 @@ def decide(
         preserved: numbers that ``every_n_hours`` has kept so far; they are kept even if that rule
             was removed since, as in TensorFlow.
         run: the id of the run that may delete; without one, every checkpoint counts as its own.
+        restored: prefix of the one that the run was restored from, though there were newer ones.
 
     >>> from tfckpt.policy import Keep
     >>> losses = {n: {"loss": 1 / n} for n in (1, 2, 3, 4)}
@@ -126,7 +128,7 @@ def decide(
                 for_good.append(one)
     for one in for_good:
         reasons.setdefault(one.prefix, ["kept permanently"])
-    for one, reason in _protected(ordered):
+    for one, reason in _protected(ordered, restored):
         reasons.setdefault(one.prefix, []).append(reason)
     if rules and (ended := _fit_before(ordered)) is not None:
         reasons.setdefault(ended.prefix, []).append(FIT_BEFORE)
@@ -137,6 +139,19 @@ def decide(
         tuple(one.prefix for one in ordered if one.prefix not in reasons),
         frozenset(one.number for one in for_good),
         max(for_good, key=operator.attrgetter("number")).time if for_good else anchor,
+    )
+
+
+def united(decided: Sequence[Decision], saved: Iterable[SavedCheckpoint]) -> Decision:
+    """What was decided about the runs of a directory, each by itself."""
+    prefixes = [one.prefix for one in sorted(saved, key=operator.attrgetter("number"))]
+    kept = {prefix: why for each in decided for prefix, why in each.kept.items()}
+    deleted = {prefix for each in decided for prefix in each.delete}
+    return Decision(
+        {prefix: kept[prefix] for prefix in prefixes if prefix in kept},
+        tuple(prefix for prefix in prefixes if prefix in deleted),
+        frozenset().union(*(each.preserved for each in decided)),
+        max((each.last_preserved for each in decided), default=0.0),
     )
 
 
@@ -229,13 +244,18 @@ def _by_hours(
             yield one
 
 
-def _protected(saved: list[SavedCheckpoint]) -> Iterator[tuple[SavedCheckpoint, str]]:
-    """What no rule may delete: the newest, and the newest with finite values.
+def _protected(
+    saved: list[SavedCheckpoint], restored: str
+) -> Iterator[tuple[SavedCheckpoint, str]]:
+    """What no rule may delete: the newest, the restored one, and the newest with finite values.
 
     If none is known to be finite, the newest whose values were not checked is kept instead.
     """
     if saved:
         yield saved[-1], "newest"
+    for one in saved:
+        if one.prefix == restored:
+            yield one, "restored, though there are newer ones"
     for finite, reason in (
         (True, "last with only finite values"),
         (None, "last that may be finite"),

@@ -51,7 +51,7 @@ class Signals:
         self._received: list[signal.Signals] = []
         self._timer: threading.Timer | None = None
         self._process = os.getpid()
-        self._abandoned = False
+        self._abandoned = self._ends = False  # whether this process has received one that ends it
         self.watching = False
 
     @property
@@ -88,9 +88,7 @@ class Signals:
         if not self.watching or not _in_main_thread():
             self.abandon()
             return
-        received = self.received
-        self._end()
-        for number in received:
+        for number in self._end():
             previous = self._previous[number]
             if callable(previous):  # default_int_handler is one of them
                 previous(number, sys._getframe())
@@ -112,8 +110,9 @@ class Signals:
             self._end()
         previous = self._previous[signal.Signals(number)]
         if self.watching and self._process == os.getpid():
-            if self._timer is not None and previous != signal.SIG_IGN:
+            if self._ends and previous != signal.SIG_IGN:
                 _end_process(number)  # a second one
+            self._ends = previous != signal.SIG_IGN
             self._take(signal.Signals(number))
         elif callable(previous):
             previous(number, frame)
@@ -134,14 +133,16 @@ class Signals:
         # In a thread of its own: what was interrupted may hold the lock of a log.
         threading.Thread(target=logging.warning, args=("%s", text), daemon=True).start()
 
-    def _end(self) -> None:
+    def _end(self) -> tuple[signal.Signals, ...]:
+        """Restore the previous handlers; returns what was received."""
         for number, previous in self._previous.items():
             if signal.getsignal(number) == self._handle:  # else a later handler replaced it
                 signal.signal(number, _live_handler(number, previous))
         if self._timer is not None:
             self._timer.cancel()
-        self._timer, self.watching = None, False
-        self._received.clear()
+        self._timer, self.watching, self._ends = None, False, False
+        received, self._received = tuple(self._received), []
+        return received
 
 
 def _in_main_thread() -> bool:

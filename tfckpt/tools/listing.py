@@ -19,7 +19,7 @@ from tfckpt.errors import (
     Problem,
     UnsupportedCheckpointError,
 )
-from tfckpt.manager.retention import SavedCheckpoint, decide, ranked
+from tfckpt.manager.retention import SavedCheckpoint, decide, ranked, united
 from tfckpt.stored.bundles.bundle import Bundle, index_path
 from tfckpt.stored.commits import record_file
 from tfckpt.stored.commits.discovery import CheckpointKind, candidates
@@ -269,10 +269,17 @@ class Undamaged(NamedTuple):
     saved: Sequence[SavedCheckpoint]
 
     def decide(self, rules: Sequence[Keep], *, one_more: bool = False) -> Decision:
-        """What the rules decide; with ``one_more``, after another save of unknown metrics."""
-        began, preserved = self.directory.history(None)
+        """What the rules decide about each run; with ``one_more``, after another save of the last.
+
+        Its metrics are unknown.
+        """
         saved = [*self.saved, _after(self.saved)] if one_more and self.saved else self.saved
-        return decide(saved, rules, anchor=began or time.time(), preserved=preserved)
+        decided = []
+        for run in dict.fromkeys(one.run for one in saved):
+            own = [one for one in saved if one.run == run]
+            began, preserved = self.directory.history(run)
+            decided.append(decide(own, rules, anchor=began or time.time(), preserved=preserved))
+        return united(decided, saved)
 
 
 def undamaged_of(path: str, found: Sequence[ListedCheckpoint], name: str | None) -> Undamaged:

@@ -44,19 +44,14 @@ def load_best(
         )
     models = _models(objects)
     roots = collect(models).roots
-    source = {
-        "directory": config.directory,
-        "checkpoint_name": config.checkpoint_name,
-        "select": "best",
-        "monitor": monitor,
-        "mode": mode,
-        "policy": {
-            "name": "load_best_when_done",
-            "api": "read",
-            "include": [f"{roots[keyword].component}/**" for keyword in models],
-        },
+    policy = {
+        "name": "load_best_when_done",
+        "api": "read",
+        "include": [f"{roots[keyword].component}/**" for keyword in models],
     }
-    found = Config.model_validate({"version": 1, "restore": source})
+    ranked = manager._files.best(monitor, mode)
+    sources = [{"path": o.prefix, "policy": policy, "on_damaged": "next"} for o in ranked]
+    found = Config.model_validate({"version": 1, "restore": {"first_of": sources}})
     report = restore_by_config(found, models).report
     epoch = "" if report.epoch is None else f" of epoch {report.epoch}"
     measured = f"{monitor} {report.metrics[monitor]:g}{epoch}"

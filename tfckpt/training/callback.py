@@ -21,6 +21,7 @@ from absl import logging
 from tfckpt.core.inventory import Role
 from tfckpt.errors import TfckptError
 from tfckpt.live.flavors import flavor_of
+from tfckpt.live.private.tensorflow import naming_what_is_gone
 from tfckpt.planning import Plan, RestoreReport, Status
 from tfckpt.policy.config import restores_its_own
 from tfckpt.training.best import check_swaps, load_best
@@ -111,8 +112,8 @@ def callback_for(  # noqa: C901 (a class of short methods)
     say = _print if verbose else _keep_quiet
     warn = _print if verbose else logging.warning
 
-    def end_of(fit: int) -> str | None:
-        return run.manager._files.end_of_fit(fit) if run.manager is not None else None
+    def end_of(fit: int, later: str) -> str | None:
+        return run.manager._files.end_of_fit(fit, later) if run.manager is not None else None
 
     class TrainingCheckpoint(Callback):  # type: ignore[misc]
         """Restores when training begins, saves when the config's ``manager.save`` says so."""
@@ -122,6 +123,7 @@ def callback_for(  # noqa: C901 (a class of short methods)
         )
         tfckpt_run = run
 
+        @naming_what_is_gone
         def on_train_begin(self, logs: Any = None) -> None:
             check_trained(self.model, objects)
             _check_alone(self)
@@ -193,14 +195,17 @@ def callback_for(  # noqa: C901 (a class of short methods)
             run.training = no_training
             self._left_over()
 
+        @naming_what_is_gone
         def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
             self._fit.epoch_begins(epoch)
             if not self._fit.resuming:
                 run.epoch = epoch
 
+        @naming_what_is_gone
         def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
             self._fit.batch_begins()
 
+        @naming_what_is_gone
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             passed_over = self._fit.resuming
             self._fit.batch_ends(logs)
@@ -208,10 +213,12 @@ def callback_for(  # noqa: C901 (a class of short methods)
                 batches = self._fit.batches_of_last_call
                 say(_saved(run.save_if_batch_due(batches, scalars(logs)), self))
 
+        @naming_what_is_gone
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
             self._fit.epoch_ends()
             say(_saved(run.save_if_epoch_due(epoch + 1, scalars(logs)), self))
 
+        @naming_what_is_gone
         def on_train_end(self, logs: Any = None) -> None:
             if (later := self._fit.end()) is not None:
                 run.resumption, run.saves.ahead = later, later.prefix
@@ -233,6 +240,7 @@ def callback_for(  # noqa: C901 (a class of short methods)
 
         on_predict_begin = on_test_begin
 
+        @naming_what_is_gone
         def on_test_end(self, logs: Any = None) -> None:
             if (fit := getattr(self, "_fit", None)) is not None:
                 fit.validated()

@@ -55,7 +55,7 @@ class Fit:
         say: Callable[[str], None],
         named: Mapping[str, Sequence[str]],
         *,
-        end_of: Callable[[int], str | None],
+        end_of: Callable[[int, str], str | None],
         on_resumed: Callable[[Restoration | None], None],
         on_refused: Callable[[], None],
     ) -> None:
@@ -98,7 +98,7 @@ class Fit:
                 self._say_once(fit_checks.about_end(first, self._epochs, 0))
         elif position.fit > self._number:  # a later `fit` goes on
             first, self._later = self._epochs, resumption
-            end = self._end_of(self._number)
+            end = self._end_of(self._number, resumption.prefix)
             self._say_once(fit_checks.about_another(self._number, position, kept=end is not None))
             self._data.skip(resumption.passes)
             build_compiled(self._model)  # at the end Keras reads the averages of its optimizer

@@ -17,7 +17,6 @@ from tfckpt.core.inventory import Role
 from tfckpt.errors import TfckptError
 from tfckpt.live import data, generators
 from tfckpt.live.inventory import collect
-from tfckpt.live.private.tensorflow import track, track_no_more
 from tfckpt.live.restore import carry_out, check, prepare
 from tfckpt.live.workers import Together, workers_among
 from tfckpt.training import fits
@@ -229,8 +228,8 @@ def attached(checkpoint: Any, held: Any) -> Iterator[None]:
     if held is None:
         yield
         return
-    track(checkpoint, held, KEYWORD)
+    checkpoint._track_trackable(held, KEYWORD, overwrite=True)
     try:
         yield
     finally:
-        track_no_more(checkpoint, KEYWORD)
+        checkpoint._delete_tracking(KEYWORD)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.live.private.tensorflow import changed, required
+from tfckpt.live.private.tensorflow import changed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,11 +25,6 @@ def is_variable(trackable: Any) -> bool:
     if hasattr(trackable, "_deferred_initialize"):
         return True
     return isinstance(trackable, getattr(sys.modules.get("keras"), "Variable", ()))
-
-
-def value_of(variable: Any) -> Any:
-    """The tf.Variable inside a variable of Keras 3's; None before it is created."""
-    return required(variable, "_value")
 
 
 def is_created(variable: Any) -> bool:
@@ -49,17 +44,7 @@ def check_layer(package: str, layer: Any, names: Iterable[str]) -> None:
 
 def with_layers_below(layer: Any) -> list[Any]:
     """A layer and all layers below it."""
-    return [*required(layer, "_flatten_layers")()]
-
-
-def layers_below(layer: Any) -> list[Any]:
-    """All layers below a layer."""
-    return [*required(layer, "_flatten_layers")(include_self=False)]
-
-
-def layers_of(layer: Any) -> list[Any]:
-    """The layers that a layer holds itself."""
-    return [*required(layer, "_flatten_layers")(include_self=False, recursive=False)]
+    return [*layer._flatten_layers()]
 
 
 def trainable_of(layer: Any) -> Sequence[Any]:
@@ -74,45 +59,11 @@ def others_of(layer: Any) -> Sequence[Any]:
     return found or getattr(layer, "_non_trainable_weights", None) or ()
 
 
-def seed_generators_of(layer: Any) -> Sequence[Any]:
-    """The seed generators that Keras 3 lists for a layer."""
-    return getattr(layer, "_seed_generators", ())
-
-
-def metrics_of(layer: Any) -> Sequence[Any]:
-    """The metrics that a layer holds itself."""
-    return getattr(layer, "_metrics", ())
-
-
 def calls_of(layer: Any) -> Sequence[Any]:
     """The calls of a layer on symbolic tensors."""
     return getattr(layer, "_inbound_nodes", ())
 
 
-def history_of(tensor: Any) -> tuple[Any, int, int]:
-    """The layer that a symbolic tensor comes from, the number of its call and of the output.
-
-    A tensor that comes from none stands for itself.
-    """
-    return getattr(tensor, "_keras_history", (tensor, 0, 0))
-
-
 # Vocabularies of lookup layers, which are set again as the layer sets them
 
 VOCABULARY_ATTRIBUTES = ("lookup_table", "_frozen_vocab_size")
-
-
-def table_of(layer: Any) -> Any:
-    """The table of a lookup layer."""
-    return required(layer, "lookup_table")
-
-
-def first_word_of(layer: Any) -> int:
-    """How many places of a vocabulary come before its words."""
-    return int(required(layer, "_token_start_index")())
-
-
-def set_words(layer: Any, words: Any) -> None:
-    """Give a lookup layer its words, without mask and OOV tokens."""
-    layer.lookup_table = required(layer, "_lookup_table_from_tokens")(words)
-    required(layer, "_record_vocabulary_size")()

@@ -16,7 +16,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.core import versions
-from tfckpt.live.private.tensorflow import changed, needed, required
+from tfckpt.live.private.tensorflow import changed, needed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -69,11 +69,11 @@ class Start:
         if not self._epoch:
             return
         if is_keras3(model):
-            required(model, "_initial_epoch")
+            _ = model._initial_epoch  # raises where there is none
             model._initial_epoch = _Epoch(epoch)
             model._initial_epoch.source = _source(model)
         else:
-            required(model, "_training_state")
+            _ = model._training_state  # raises where there is none
             model._training_state = _Counters(model, epoch)
 
     def check(self, epoch: int) -> None:
@@ -98,7 +98,7 @@ def initial_epoch_of(model: Any) -> int | None:
 
 def train_function(model: Any) -> Any:
     """The function that ``fit`` calls for each step; None before it is made."""
-    return required(model, "train_function")
+    return model.train_function
 
 
 class PassedOver:
@@ -192,7 +192,7 @@ def steps_per_execution(model: Any) -> Any:
 
 def step_counter(model: Any) -> Any:
     """The variable in which tf_keras counts steps; None in Keras 3."""
-    return None if is_keras3(model) else required(model, "_train_counter")
+    return None if is_keras3(model) else model._train_counter
 
 
 def steps_counted(model: Any) -> int | None:
@@ -222,7 +222,7 @@ def dataset_of(model: Any) -> Any:
     """
     if (found := _source(model)) is None:
         return None
-    return required(found, "_distributed_dataset" if is_keras3(model) else "_dataset")
+    return found._distributed_dataset if is_keras3(model) else found._dataset
 
 
 def next_iterator_of(model: Any) -> Any:
@@ -236,7 +236,7 @@ def next_iterator_of(model: Any) -> Any:
 def _not_made(source: Any) -> None:
     """Before Keras 3.11 there is none without ``steps_per_epoch``."""
     if versions.release(versions.installed("keras")) >= (3, 11):
-        required(source, "_current_iterator")
+        _ = source._current_iterator  # raises where there is none
 
 
 def iterator_of(model: Any) -> Any:
@@ -266,8 +266,8 @@ def goes_on(model: Any) -> bool:
     if (found := _source(model)) is None:
         return False
     if is_keras3(model):
-        return required(found, "steps_per_epoch") is not None
-    return not required(found, "_adapter").should_recreate_iterator()
+        return found.steps_per_epoch is not None
+    return not found._adapter.should_recreate_iterator()
 
 
 def batches_object_of(model: Any) -> Any:
@@ -279,13 +279,13 @@ def batches_object_of(model: Any) -> Any:
 def end_epoch(model: Any) -> None:
     """What tf_keras does with its data after callbacks have seen the end of an epoch."""
     if not is_keras3(model) and (found := _source(model)) is not None:
-        required(found, "_adapter").on_epoch_end()
+        found._adapter.on_epoch_end()
 
 
 def inferred_steps(model: Any) -> int | None:
     """How many steps of an epoch tf_keras has seen of a dataset that does not say its size."""
     found = None if is_keras3(model) else _source(model)
-    return None if found is None else required(found, "_inferred_steps")
+    return None if found is None else found._inferred_steps
 
 
 def count_steps_seen(model: Any, batches: int) -> None:
@@ -297,7 +297,7 @@ def count_steps_seen(model: Any, batches: int) -> None:
 
 def set_inferred_steps(model: Any, steps: int | None) -> None:
     found = None if is_keras3(model) else _source(model)
-    if found is not None and steps is not None and required(found, "_inferred_steps") is None:
+    if found is not None and steps is not None and found._inferred_steps is None:
         found._inferred_steps = steps
 
 

@@ -11,7 +11,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.live.private.tensorflow import changed, needed, optional, required
+from tfckpt.live.private.tensorflow import changed, needed, optional
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,13 +44,7 @@ def counted(base: str) -> int:
 
 def inputs_of(node: Any) -> Sequence[Any]:
     """The input tensors of a call of a layer."""
-    found: Sequence[Any] = required(node, "input_tensors")
-    return found
-
-
-def trained_by(optimizer: Any) -> Sequence[Any]:
-    """The variables that an optimizer trains, in the order of its slots."""
-    found: Sequence[Any] = required(optimizer, "_trainable_variables")
+    found: Sequence[Any] = node.input_tensors
     return found
 
 

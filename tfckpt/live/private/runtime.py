@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfckpt.live.private.tensorflow import needed, optional, required
+from tfckpt.live.private.tensorflow import needed, optional
 
 with needed("tensorflow"):
     from tensorflow.python.eager import context as _context
@@ -18,7 +18,7 @@ with needed("tensorflow"):
 
 
 def current() -> Any:
-    return required(_context, "context")()
+    return _context.context()
 
 
 # Variables
@@ -28,7 +28,7 @@ def variable_dtype(handle: Any) -> Any:
     """The dtype of the variable behind a handle; None for anything else."""
     if handle.dtype != tf.resource:
         return None
-    known = required(handle, "_handle_data")
+    known = handle._handle_data
     if known is None or not known.is_set or not known.shape_and_type:
         return None
     return tf.as_dtype(known.shape_and_type[0].dtype)
@@ -39,7 +39,7 @@ def variable_dtype(handle: Any) -> Any:
 
 def operation(name: str) -> Any:
     """The definition of an operation, or None."""
-    return required(_op_defs, "get")(name)
+    return _op_defs.get(name)
 
 
 def is_deterministic() -> bool:
@@ -53,13 +53,13 @@ def is_deterministic() -> bool:
 
 def global_seed() -> int | None:
     """The last seed passed to ``tf.random.set_seed``, or None."""
-    seed = required(_context, "global_seed")()
+    seed = _context.global_seed()
     return None if seed is None else int(seed)
 
 
 def seeds_of_operations() -> Any:
     """Python's generator that seeds each eager random operation, once a global seed is set."""
-    return required(current(), "_rng")
+    return current()._rng
 
 
 def global_generator() -> Any:
@@ -72,16 +72,6 @@ def global_generator() -> Any:
 # Workers of a strategy, and the service that they exchange messages by
 
 
-def worker_of(extended: Any) -> tuple[int, int]:
-    """The index of this process, and the number of all."""
-    return int(required(extended, "_id_in_cluster")), count_of(extended)
-
-
-def count_of(extended: Any) -> int:
-    """The number of workers."""
-    return int(required(extended, "_num_workers"))
-
-
 def has_service() -> bool:
     """Whether there may be several workers, by TensorFlow's configuration, or if unknown."""
     return getattr(current(), "coordination_service", True) is not None
@@ -89,19 +79,19 @@ def has_service() -> bool:
 
 def uses_service() -> bool:
     """Whether workers can exchange messages."""
-    return bool(required(current(), "coordination_service").service_type)
+    return bool(current().coordination_service.service_type)
 
 
 def put(key: str, text: str) -> None:
     """Tell all workers a text."""
-    required(current(), "set_config_key_value")(key, text)
+    current().set_config_key_value(key, text)
 
 
 def get(key: str, milliseconds: int) -> str:
     """Wait for a text."""
-    found: str = required(current(), "get_config_key_value")(key, milliseconds)
+    found: str = current().get_config_key_value(key, milliseconds)
     return found
 
 
 def delete(key: str) -> None:
-    required(current(), "delete_config_key_value")(key)
+    current().delete_config_key_value(key)

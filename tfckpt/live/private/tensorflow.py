@@ -6,8 +6,12 @@ fails and names it; without an attribute, the call that needs it does.
 
 from __future__ import annotations
 
+import functools
 import importlib
-from typing import TYPE_CHECKING, Any
+import traceback
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import tensorflow as tf
 
@@ -15,8 +19,11 @@ from tfckpt.core import versions
 from tfckpt.errors import NotInstalledError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable
     from types import TracebackType
+
+_Function = TypeVar("_Function", bound="Callable[..., Any]")
+_HERE = str(Path(__file__).parents[2])  # the package
 
 
 class needed:  # noqa: N801 (used as a statement)
@@ -35,13 +42,24 @@ class needed:  # noqa: N801 (used as a statement)
             raise changed(self._package, str(error)) from error
 
 
-def required(obj: Any, name: str) -> Any:
-    """A private attribute of an object of TensorFlow's or Keras's."""
-    try:
-        return getattr(obj, name)
-    except AttributeError as error:
-        cls = obj if isinstance(obj, type) else type(obj)
-        raise changed(_package(cls), f"'{cls.__name__}' has no attribute {name!r}") from error
+def naming_what_is_gone(function: _Function) -> _Function:
+    """Decorate a call of tfckpt's: an attribute that TensorFlow or Keras does not have is named.
+
+    One that a line of tfckpt's asks for; an error of a user's class is none of it.
+    """
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except AttributeError as error:
+            *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+            package = _package(error.obj)
+            if package is None or not frame.f_code.co_filename.startswith(_HERE):
+                raise
+            raise changed(package, str(error)) from error
+
+    return call  # type: ignore[return-value]
 
 
 def optional(module: str, name: str) -> Any:
@@ -62,10 +80,12 @@ def changed(package: str, what: str) -> NotInstalledError:
     )
 
 
-def _package(cls: type) -> str:
-    """The package that a class comes from; a user's class, that its bases come from."""
-    packages = (str(base.__module__).partition(".")[0] for base in cls.__mro__)
-    return next((each for each in packages if each in versions.NEWEST_TESTED), "tensorflow")
+def _package(obj: object) -> str | None:
+    """The package that an object comes from; one of a user's class, that its bases come from."""
+    cls = obj if isinstance(obj, type) else type(obj)
+    places = [obj.__name__] if isinstance(obj, ModuleType) else [b.__module__ for b in cls.__mro__]
+    packages = (str(place).partition(".")[0] for place in places)
+    return next((each for each in packages if each in versions.NEWEST_TESTED), None)
 
 
 with needed("tensorflow"):
@@ -100,54 +120,6 @@ CONTAINER = "_sharded_container"
 # Checkpoints and their savers
 
 
-def saver_of(checkpoint: Any) -> Any:
-    """The ``TrackableSaver`` of a checkpoint."""
-    return required(checkpoint, "_saver")
-
-
-def has_saver_yet(checkpoint: Any) -> bool:
-    """Whether a checkpoint has been made, so that what is set on it next was not given to it."""
-    return "_saver" in vars(checkpoint)
-
-
-def root_of(checkpoint: Any) -> Any:
-    """The root object of a checkpoint, or a weak reference to it; None without one."""
-    return required(checkpoint, "_root")
-
-
-def attached_to(checkpoint: Any) -> Any:
-    """The keyword arguments of a checkpoint with a root object, as references."""
-    return required(checkpoint, "_attached_dependencies")
-
-
-def track(checkpoint: Any, obj: Any, name: str) -> None:
-    """Have a checkpoint save an object under a name that it may have already."""
-    required(checkpoint, "_track_trackable")(obj, name, overwrite=True)
-
-
-def track_no_more(checkpoint: Any, name: str) -> None:
-    required(checkpoint, "_delete_tracking")(name)
-
-
-def view_of(saver: Any) -> Any:
-    """The objects that a saver saves."""
-    return required(saver, "_graph_view")
-
-
-def set_view(saver: Any, view: Any) -> None:
-    saver._graph_view = view
-
-
-def gather(saver: Any) -> Any:
-    """What a saver would write: tensors, feed, registered savers, object graph."""
-    return required(saver, "_gather_serialized_tensors")()
-
-
-def restore_id(status: Any) -> int:
-    """The number of a restoration, from the status of TensorFlow's ``restore``."""
-    return int(required(status, "_checkpoint").restore_uid)
-
-
 # Registered savers of the user
 
 
@@ -168,18 +140,9 @@ def any_saver() -> bool:
 # Trackables
 
 
-def serialize(obj: Any) -> dict[str, Any]:
-    """The tensors that TensorFlow saves of an object."""
-    return required(obj, SERIALIZE)()  # type: ignore[no-any-return]
-
-
-def restore_serialized(obj: Any, tensors: Mapping[str, Any]) -> None:
-    required(obj, "_restore_from_tensors")(tensors)
-
-
 def serializes(obj: Any) -> bool:
     """Whether TensorFlow saves tensors of a trackable that is no variable: an iterator, a table."""
-    if required(type(obj), SERIALIZE) is not required(Trackable, SERIALIZE):
+    if getattr(type(obj), SERIALIZE) is not getattr(Trackable, SERIALIZE):
         return True
     gather_old = getattr(obj, "_gather_saveables_for_checkpoint", None)  # of older classes
     return gather_old is not None and bool(gather_old())
@@ -190,28 +153,9 @@ def as_iterator(cls: Any) -> Any:
     return _saveable_compat.legacy_saveable_name("ITERATOR")(cls)
 
 
-def delegate(obj: Any) -> Any:
-    """What a ``DelegatingTrackableMixin`` stands for."""
-    return required(obj, "_trackable")
-
-
 def initialize(obj: Any) -> None:
     """Give an object TensorFlow's bookkeeping, if it has none yet."""
-    required(obj, "_maybe_initialize_trackable")()
-
-
-def update_id(obj: Any) -> int:
-    """The number of the last restoration of an object that has the bookkeeping."""
-    return int(required(obj, "_update_uid"))
-
-
-def was_updated(obj: Any, since: int) -> bool:
-    """Whether TensorFlow has restored an object, in a restoration of this number or later."""
-    return bool(getattr(obj, "_update_uid", -1) >= since)
-
-
-def set_update_id(obj: Any, number: int) -> None:
-    obj._update_uid = number
+    obj._maybe_initialize_trackable()
 
 
 # Attributes of Keras and TensorFlow on every object, on which no name and no key depends.

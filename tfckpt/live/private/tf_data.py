@@ -11,15 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tfckpt.live.private.tensorflow import required
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-
-def resource_of(iterator: Any) -> Any:
-    """The resource of an eager iterator, to serialize and restore it."""
-    return required(iterator, "_iterator_resource")
 
 
 def dataset_of(iterator: Any) -> Any:
@@ -34,13 +27,13 @@ def is_dataset(obj: Any) -> bool:
 
 def inputs_of(dataset: Any) -> Sequence[Any]:
     """The datasets that a dataset reads."""
-    found: Sequence[Any] = required(dataset, "_inputs")()
+    found: Sequence[Any] = dataset._inputs()
     return found
 
 
 def functions_of(dataset: Any) -> Sequence[Any]:
     """The traced functions that a dataset calls, each as ``function`` of a wrapper."""
-    return [each.function for each in required(dataset, "_functions")()]
+    return [each.function for each in dataset._functions()]
 
 
 def tensors_of(dataset: Any) -> Sequence[Any]:

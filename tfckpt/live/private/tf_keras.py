@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tfckpt.live.private.tensorflow import needed, optional, required
+from tfckpt.live.private.tensorflow import needed, optional
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,7 +66,7 @@ def counted(base: str) -> int:
 
 def inputs_of(node: Any) -> list[Any]:
     """The input tensors of a call of a layer."""
-    arguments = tf.nest.flatten((required(node, "call_args"), required(node, "call_kwargs")))
+    arguments = tf.nest.flatten((node.call_args, node.call_kwargs))
     return [each for each in arguments if hasattr(each, "_keras_history")]
 
 
@@ -85,32 +85,6 @@ def seed_state(generator: Any) -> Any:
 
 def positions_of(optimizer: Any) -> Mapping[str, int]:
     """The key of each trained variable → its position in the lists of slots; empty if not built."""
-    built = says_built(optimizer)
-    found = required(optimizer, "_index_dict") if built else getattr(optimizer, "_index_dict", {})
+    built = getattr(optimizer, "_built", False)
+    found = optimizer._index_dict if built else getattr(optimizer, "_index_dict", {})
     return found or {}
-
-
-def says_built(optimizer: Any) -> bool:
-    """Whether an optimizer has its variables; legacy ones do not say so."""
-    return bool(getattr(optimizer, "_built", False))
-
-
-def key_of(optimizer: Any, variable: Any) -> str:
-    """The key of a variable in an optimizer."""
-    return str(required(optimizer, "_var_key")(variable))
-
-
-def slots_of(optimizer: Any) -> Mapping[str, Mapping[str, Any]]:
-    """The slots of a legacy optimizer, by key of the variable and by name."""
-    found: Mapping[str, Mapping[str, Any]] = required(optimizer, "_slots")
-    return found
-
-
-def loss_scale_of(optimizer: Any) -> Any:
-    """The trackable that holds a loss-scale optimizer's own values; a number if it is constant."""
-    return getattr(optimizer, "_loss_scale", None)
-
-
-def build_legacy(optimizer: Any, variables: list[Any]) -> None:
-    """Create a legacy optimizer's variables."""
-    required(optimizer, "_create_all_weights")(variables)

@@ -274,6 +274,8 @@ class ObjectStore:
             for each in found:
                 with contextlib.suppress(FileNotFoundError):  # removed meanwhile
                     system.rm_file(each)
+            if self._scheme in _WITH_DIRECTORIES and system.exists(key):
+                system.rm(key, recursive=True)
 
     def makedirs(self, path: str) -> None:
         """Check that the bucket is there; neither it nor a directory is created."""
@@ -299,9 +301,17 @@ class ObjectStore:
                 try:
                     system.info(bucket)
                 except FileNotFoundError:
-                    message = f"there is no bucket or container {bucket!r}"
-                    raise OSError(errno.EIO, message) from None
+                    self._list_bucket(system, bucket)
             self._buckets.add(bucket)
+
+    @staticmethod
+    def _list_bucket(system: Any, bucket: str) -> None:
+        """List it: without the right to ask about an empty bucket, it seems not to be there."""
+        try:
+            system.ls(bucket)
+        except FileNotFoundError:
+            message = f"there is no bucket or container {bucket!r}"
+            raise OSError(errno.EIO, message) from None
 
     def _type(self, path: str) -> str | None:
         system, key = self._at(path)
