@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import traceback
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -91,9 +92,20 @@ def _recovered(
         subject.save(following)
         newest = tf.train.latest_checkpoint(directory)
         assert newest == subject.manager.latest_checkpoint
-        assert len(subject.manager.checkpoints) <= max_to_keep + 1  # and what was restored from
+        runs = Counter(run_of(library, path) for path in subject.manager.checkpoints)
+        assert max(runs.values()) <= max_to_keep + 1  # and what was restored from
     assert plain_step(newest) == following
     return subject
+
+
+def run_of(library: str, path: str) -> str:
+    """Which run saved a checkpoint, which deletes no other's."""
+    if library != "tfckpt":
+        return ""
+    import tfckpt
+
+    record = tfckpt.inspect(path).record
+    return "" if record is None else str(record.run)
 
 
 def debris(subject: Subject, *, fixed: bool) -> str:
