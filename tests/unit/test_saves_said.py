@@ -290,7 +290,8 @@ def test_a_restart_without_a_restore_leaves_the_run_before_alone(
     fit(trained, 3, second.callback())
     said = (
         f"{tmp_path}/run has checkpoints of another run, which this run does not resume and never "
-        "deletes; the newest of them is ckpt-4 (step 12)\n"
+        "deletes; the newest of them is ckpt-4 (step 12); to go on with that run, restore from the "
+        "directory before the first save\n"
     )
     out = capsys.readouterr().out
     assert out.count(said) == 1

@@ -117,7 +117,8 @@ class Remarks:
         at = "" if newest.step is None else f" (step {newest.step:,})"
         yield (
             f"{self._directory} has checkpoints of another run, which this run does not resume and "
-            f"never deletes; the newest of them is {os.path.split(newest.prefix)[1]}{at}"
+            f"never deletes; the newest of them is {os.path.split(newest.prefix)[1]}{at}; to go on "
+            "with that run, restore from the directory before the first save"
         )
 
     def after(
