@@ -52,6 +52,7 @@ _ARGUMENTS = {
     "manager.keep[1].mode": "mode",
     "manager.load_best_when_done": "load_best_when_done",
     "manager.enable_async": "enable_async",
+    "manager.probe": "probe",
     "restore.directory": "directory",
     "restore.policy": "policy",
 }
@@ -106,6 +107,7 @@ def resume(
     load_best_when_done: bool = False,
     on_signal: Iterable[str] = (),
     enable_async: bool = False,
+    probe: str | None = None,
     policy: Policy | Mapping[str, Any] | None = None,
     start_over: bool = False,
     verbose: int = 1,
@@ -127,6 +129,7 @@ def resume(
             is done, as by ``EarlyStopping(restore_best_weights=True)``.
         on_signal: signals that end the process after a save: ``["SIGTERM"]``.
         enable_async: whether files are written in the background.
+        probe: ``auto`` records with each save what the model computes, for ``report.prove()``.
         policy: keys of a policy for the restore: ``{"optimizer": {"hyperparameters": "config"}}``
             keeps the code's learning rate. Without it, everything is restored.
         start_over: restores nothing: training starts from the model's current values, and saves
@@ -167,6 +170,7 @@ def resume(
             "keep": keep,
             "load_best_when_done": load_best_when_done,
             "enable_async": enable_async,
+            "probe": probe,
         },
         "restore": {
             "directory": path,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ DOCUMENTS = {
     "diff": [RUN, ZOO, "--values"],
     "plan": ["configs/broken.yaml", "--model", MODEL],
     "verify": [RUN],
+    "prove": ["runs/proof", "--model", MODEL],
     "prune": [RUN, "--keep", "latest=1"],
     "rewrite": [ZOO, "zoo/small", "--include", "model/**/kernel"],
     "convert": [RUN, "flowers.npz", "--include", "model/**"],
@@ -38,6 +40,10 @@ version: 1
 restore: {directory: runs/flowers/checkpoints, policy: broken}
 policies:
   broken: {exclude: ["model/hed/**"], exclude_checkpoint: ["model/classes/**"]}
+"""
+PROBED = """
+import train, tfckpt
+tfckpt.Checkpoint(model=train.model).save("runs/proof/ckpt", probe="auto")
 """
 
 
@@ -84,6 +90,8 @@ def test_the_usage_is_that_of_help() -> None:
 def test_a_document_has_the_keys_of_its_schema(command: str, place: Path) -> None:
     Path("configs/broken.yaml").write_text(BROKEN, encoding="utf-8")
     Path("configs/typo.yaml").write_text("version: 1\nrestor: {}\n", encoding="utf-8")
+    if command == "prove":
+        subprocess.run([sys.executable, "-c", PROBED], check=True)
     printed = json.loads(tfckpt(*command.split(), *DOCUMENTS[command], "--json"))
     schema = json.loads(schema_of(command).read_text(encoding="utf-8"))
     jsonschema.validate(printed, schema)

@@ -99,7 +99,7 @@ class Place(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """What a program does next: `save`, `save_new`, `delete` with a name, or `number` without."""
+    """What a program does next; all but `number` and `recover` with a name."""
 
     kind: str
     version: int
@@ -117,6 +117,7 @@ SCENARIOS: dict[str, tuple[Step, ...]] = {
     "keep one": (Step("number", 1), Step("number", 2), Step("number", 3)),
     "over": (_save("ckpt-1", 1), _save("ckpt-1", 2), _save("ckpt-1", 3)),
     "again": (_save("ckpt-1", 1), Step("delete", ABSENT, "ckpt-1"), _save("ckpt-1", 2)),
+    "annotated": (_save("ckpt-1", 1), Step("annotate", 1, "ckpt-1"), _save("ckpt-2", 2)),
     "fixed name": (_save("best", 1), _save("best", 2), _save("best", 3)),
 }
 KEEP = 1
@@ -222,6 +223,8 @@ class Program:
             protocol.recover(directory, self._files)
         elif step.kind == "delete":
             protocol.delete(prefix, self._files)
+        elif step.kind == "annotate":
+            protocol.annotate(prefix, self._files)
         else:
             write = protocol.save if step.kind == "save" else protocol.save_new
             write(prefix, values_of(step.version), self._files)

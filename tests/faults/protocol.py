@@ -30,6 +30,7 @@ from tfckpt.stored.commits.record_file import CommitRecord
 from tfckpt.stored.formats.open import open_checkpoint
 from tfckpt.stored.io import files as io
 from tfckpt.stored.io.files import Files, temporary
+from tfckpt.tools.annotation import add_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -87,6 +88,11 @@ def delete(prefix: str, files: Files) -> None:
     held = Directory(directory, name.rpartition("-")[0], files)
     held.claim()
     held.delete(prefix)
+
+
+def annotate(prefix: str, files: Files) -> None:
+    """Add a metric to its record."""
+    add_metrics(prefix, {"score": 0.5}, files)
 
 
 def recover(directory: str, files: Files) -> None:

@@ -271,6 +271,22 @@ to decide. CALLABLE returns the built model, or a dict of objects:
     )
     added.add_argument("--write", metavar="FILE", help=text)
 
+    added = add(
+        "prove",
+        "Say whether a model computes what the saved one did.",
+        """\
+Runs the batch that the save of PATH has recorded (probe=) through the model
+that CALLABLE returns, and compares its output and that of each layer. The model
+may have its values from anywhere, such as a converted file. Exit status 1 if
+it computes something else, 2 if that cannot be said.""",
+        "prove runs/flowers/checkpoints --model serve:load_model",
+        "prove zoo/ckpt-900 --model train:build_model --restore zoo/ckpt-900",
+    )
+    added.add_argument("PATH", metavar="PATH|DIR")
+    _add_model(added, required=True)
+    text = "Restore this into the model before."
+    added.add_argument("--restore", metavar="CONFIG|PATH|DIR", help=text)
+
 
 def _writing(add: Any) -> None:
     """The commands that write or delete."""

@@ -1,4 +1,4 @@
-"""``--model MODULE:CALLABLE``, and what `tfckpt plan` shows of a restore into that model.
+"""``--model MODULE:CALLABLE``, what `tfckpt plan` shows of a restore into it, and `tfckpt prove`.
 
 The user's own code builds the objects. What it prints goes to standard error, so that ``--json``
 stays valid JSON.
@@ -60,6 +60,21 @@ def plan(arguments: Namespace) -> int:
     else:
         _print(made)
     return 0 if made.ok or written else 1
+
+
+def prove(arguments: Namespace) -> int:
+    """Print whether a model computes what the saved one did: 0 it does, 1 not, 2 nobody knows."""
+    with contextlib.redirect_stdout(sys.stderr):
+        objects = load_objects(arguments.model)
+        if arguments.restore is not None:
+            tfckpt.restore(arguments.restore, **objects)
+        proof = tfckpt.prove(arguments.PATH, **objects)
+    print(json.dumps(proof.to_json(), indent=2) if arguments.json else proof)
+    if not (proof.same or arguments.restore or arguments.json):
+        print(
+            f"  the model as {arguments.model} returns it; --restore restores a checkpoint before"
+        )
+    return 0 if proof.same else 1
 
 
 def plan_for(source: str, target: str) -> tfckpt.Plan:

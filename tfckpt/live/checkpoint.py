@@ -25,6 +25,7 @@ from tfckpt.live import generators
 from tfckpt.live.advice import PolicyCall, adding_advice, log_once, log_restore, other_keyword
 from tfckpt.live.arguments import OWN, RESERVED, check_arguments, check_attribute
 from tfckpt.live.by_tensorflow import not_taken, readable
+from tfckpt.live.function_proof import recorded
 from tfckpt.live.inventory import collect
 from tfckpt.live.late import (
     Late,
@@ -41,6 +42,7 @@ from tfckpt.live.paths import absolute_prefix, also, eager_prefix, eager_source
 from tfckpt.live.private.tensorflow import Trackable
 from tfckpt.live.restore import Choice, carry_out, permitted, prepare
 from tfckpt.live.save import (
+    RecordMetadata,
     SaveOptions,
     as_save_errors,
     by_tensorflow,
@@ -69,7 +71,6 @@ if TYPE_CHECKING:
     from tfckpt.live.apply import Undo
     from tfckpt.live.inventory import Live
     from tfckpt.live.restore import Prepared
-    from tfckpt.live.save import RecordMetadata
     from tfckpt.live.workers import Workers
 
 TensorFlowManager: Any = tf.train.CheckpointManager
@@ -111,13 +112,16 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         self._resumes_in = ""  # directory from which a restore goes on with the random generators
 
     @in_turn
-    def save(self, file_prefix: Any, options: Any = None) -> str:
+    def save(self, file_prefix: Any, options: Any = None, *, probe: Any = None) -> str:
         """Save under the next number that no file next to ``file_prefix`` uses.
 
         Args:
             file_prefix: ``directory/ckpt`` becomes ``directory/ckpt-12``.
             options: ``tf.train.CheckpointOptions``. With ``experimental_enable_async_checkpoint``
                 the files are written in the background and are complete once ``sync`` returns.
+            probe: a small batch, or ``"auto"`` for one that is made from the model's inputs: the
+                record keeps what the model computes on it, for ``report.prove()``. Of several
+                models, a dict with a batch for each.
 
         Returns:
             The path, without ``.index``. The checkpoint is complete and on disk.
@@ -145,15 +149,18 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             def then(path: str) -> None:
                 write_state(directory, os.path.split(path)[1], how.files)
 
-            return self._save(workers, ticket, (prefix, target), options, how, then=then)
+            about = RecordMetadata(probe=probe)
+            return self._save(
+                workers, ticket, (prefix, target), options, how, about=about, then=then
+            )
 
-    def write(self, file_prefix: Any, options: Any = None) -> str:
+    def write(self, file_prefix: Any, options: Any = None, *, probe: Any = None) -> str:
         """Write under exactly this name, without a number and without the state file.
 
         An existing checkpoint of that name is replaced atomically: readers see the old or the new.
         In an object store it is a SaveError: use ``save``, which takes a number.
         """
-        return self._write(file_prefix, options)
+        return self._write(file_prefix, options, probe)
 
     @in_turn
     def sync(self) -> None:
@@ -166,7 +173,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         super().sync()
 
     @in_turn
-    def _write(self, file_prefix: Any, options: Any = None) -> str:
+    def _write(self, file_prefix: Any, options: Any = None, probe: Any = None) -> str:
         # TensorFlow's CheckpointManager calls this.
         prefix = eager_prefix(file_prefix, "file_prefix")
         if prefix is None:
@@ -175,7 +182,8 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         how, target = SaveOptions(files_of(prefix)), absolute_prefix(prefix)
         with Together(self._workers(), "save", SaveError) as workers:
             self._background.finish()
-            return self._save(workers, Ticket(), (prefix, target), options, how)
+            about = RecordMetadata(probe=probe)
+            return self._save(workers, Ticket(), (prefix, target), options, how, about=about)
 
     def _save(
         self,
@@ -185,7 +193,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         options: Any,
         how: SaveOptions,
         *,
-        about: RecordMetadata | None = None,
+        about: RecordMetadata,
         then: Callable[[str], object] | None = None,
     ) -> str:
         """Take a snapshot, then write, read back and commit it, now or in the background.
@@ -216,6 +224,9 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
                 )
                 run = self._run(target, begin=True)
                 about = completed_metadata(about, snapshot, self._lineage, target, run)
+                if about.probe is not None:
+                    proof = recorded(live, about.probe, workers.workers)
+                    about = dataclasses.replace(about, proof=proof)
             workers.exchange("snapshot")
         in_background = in_background and not snapshot.savers  # these write live objects directly
         if in_background:

@@ -47,6 +47,7 @@ class Live:
     models: Mapping[str, Any]
     deriving: tuple[Any, ...]
     keras_roots: frozenset[str]
+    layers: Mapping[str, Any]
 
     @property
     def roots(self) -> Mapping[str, Root]:
@@ -166,6 +167,7 @@ def collect_as(
             if layer.built and _has_state(node) and derives(layer, flavor)
         ),
         frozenset(c for c, node in nodes.items() if tree.keras and _has_keras(node)),
+        _paths(named, [(layer, node) for layer, node, _ in tree.layers]),
     )
 
 

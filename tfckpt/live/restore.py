@@ -21,6 +21,7 @@ from tfckpt.live import building
 from tfckpt.live.adapt import plan_context
 from tfckpt.live.apply import Undo, apply, check_values
 from tfckpt.live.building import initial_values
+from tfckpt.live.function_proof import Prover, check_function, check_provable
 from tfckpt.live.inventory import Live, collect, ungraphed
 from tfckpt.live.lineage import remember
 from tfckpt.live.optimizers import replaced, settings_of
@@ -42,13 +43,14 @@ if TYPE_CHECKING:
     from tfckpt.errors import Problem
     from tfckpt.live.workers import Together
     from tfckpt.policy import Policy
+    from tfckpt.stored.commits.record_file import CommitRecord
 
 _SMALL = 64 << 20  # bytes; a larger restore lets Python collect garbage first
 _DAMAGED_HINT = (
     "nothing was restored from it; copy the checkpoint again, or restore another one; "
     "`tfckpt verify` lists everything in it that is damaged"
 )
-_VERIFY_LEVELS = ("none", "checksums", "values")
+_VERIFY_LEVELS = ("none", "checksums", "values", "function")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,6 +109,11 @@ class Prepared:
         first, *others = self.parts
         return None if others or first.stored.members else first.stored.prefix
 
+    @property
+    def record(self) -> CommitRecord | None:
+        """The record of the only checkpoint; None if several are combined or averaged."""
+        return None if self.prefix is None else self.stored.record
+
     def report(self, rejected: Sequence[str] = ()) -> RestoreReport:
         """The report, once the plan was carried out."""
         record = self.stored.record if len(self.parts) == 1 else None
@@ -118,6 +125,7 @@ class Prepared:
             dict(record.metrics) if record else {},
             tuple(rejected),
             replaced=replaced(self.settings, self.live.variables),
+            prover=Prover(self.live, self.record, self.plan),
         )
 
 
@@ -286,7 +294,10 @@ def carry_out(
 ) -> Undo:
     """Apply a plan, all of it or none of it."""
     plan, live = prepared.plan, prepared.live
+    verify = max((part.policy.verify for part in prepared.parts), key=_VERIFY_LEVELS.index)
     with _ready(prepared, workers) as (stored, resets):
+        if verify == "function":
+            check_provable(prepared.record, plan.source, workers)
         others: dict[str, dict[str, Any]] = {}
         for step in plan.assignments if objects else ():
             if step.stored is not None and step.stored.shape is None:
@@ -296,12 +307,14 @@ def carry_out(
             plan,
             stored,
             live.variables,
-            verify=max((part.policy.verify for part in prepared.parts), key=_VERIFY_LEVELS.index),
+            verify=verify,
             resets=resets,
             objects=others if objects else None,
             follow=partial(derive_again, live.deriving, live.models.values()),
             workers=workers,
         )
+    if verify == "function":
+        check_function(Prover(live, prepared.record, plan), undo)
     remember(prepared)
     for step in plan.assignments:
         if step.severity is Severity.WARN and step.entry.role is Role.ITERATOR:

@@ -73,6 +73,8 @@ class RecordMetadata:
     run: str | None = None
     preserved: tuple[int, ...] = ()
     lineage: tuple[Restored, ...] = ()
+    probe: Any = None
+    proof: Mapping[str, Any] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,6 +160,7 @@ def write(
             run=metadata.run,
             preserved=metadata.preserved,
             lineage=metadata.lineage,
+            proof=metadata.proof,
             files=files,
         )
 

@@ -114,16 +114,20 @@ def record_metadata(metadata: RecordMetadata) -> RecordMetadata:
     """The same, with values that the commit record can hold."""
     step = None if metadata.step is None else _natural("step", metadata.step, _MAX_COUNT)
     epoch = None if metadata.epoch is None else _natural("epoch", metadata.epoch, _MAX_COUNT)
-    metrics = {
-        _text("the name of a metric", name): _metric(name, value)
-        for name, value in metadata.metrics.items()
-    }
+    metrics = checked_metrics(metadata.metrics)
     own = _json("metadata", metadata.metadata)
     if not isinstance(own, dict):
         raise _refused(f"metadata must be a dict, found {metadata.metadata!r}")
     if (nbytes := len(json.dumps(own).encode())) > _MAX_BYTES:
         raise _refused(f"metadata has {nbytes:,} bytes, but at most {_MAX_BYTES:,} are allowed")
     return dataclasses.replace(metadata, step=step, epoch=epoch, metrics=metrics, metadata=own)
+
+
+def checked_metrics(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """The same, as a record holds them."""
+    return {
+        _text("the name of a metric", name): _metric(name, value) for name, value in metrics.items()
+    }
 
 
 def _json(where: str, value: Any, depth: int = 0) -> Any:

@@ -190,6 +190,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         epoch: Any = None,
         metrics: Mapping[str, float] | None = None,
         metadata: Mapping[str, Any] | None = None,
+        probe: Any = None,
     ) -> str | None:
         """Save, then delete the checkpoints that no rule keeps.
 
@@ -201,6 +202,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             epoch: number of finished epochs.
             metrics: measured at this step; ``keep: best`` compares them.
             metadata: anything else, as JSON values of at most 64 KiB; ``tfckpt inspect`` shows it.
+            probe: a small batch, or ``"auto"``, as for :meth:`tfckpt.Checkpoint.save`.
 
         Returns:
             The path; None if no save was due. The checkpoint is complete and on disk; with
@@ -213,7 +215,9 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
                 failed save is left, no counter has changed, and the next call saves.
         """
         training = {generators.KEY: generators.take()} if self._random_generators else {}
-        about = RecordMetadata(step, epoch, metrics or {}, metadata or {}, training=training)
+        about = RecordMetadata(
+            step, epoch, metrics or {}, metadata or {}, training=training, probe=probe
+        )
         return self.save_as(about, checkpoint_number, check_interval, options)
 
     @in_turn

@@ -69,7 +69,7 @@ class Directory:
 
     def __init__(self, path: str, checkpoint_name: str, files: Files) -> None:
         self.path, self.checkpoint_name, self.files = path, checkpoint_name, files
-        self._heads: dict[str, CommitRecord | None] = {}
+        self._heads: dict[str, tuple[tuple[int, float] | None, CommitRecord | None]] = {}
         self._lengths: dict[str, Mapping[str, int]] = {}
         self._is_behind = False
 
@@ -123,15 +123,17 @@ class Directory:
 
     def head(self, prefix: str) -> CommitRecord | None:
         """The record of a checkpoint without its values; None if there is no readable one."""
+        path, stamp = record_file.path_of(prefix), None
+        if self.files.renames:  # else a request for each
+            with contextlib.suppress(OSError):
+                stamp = self.files.status(path)
+        if prefix in self._heads and self._heads[prefix][0] == stamp:  # `annotate` changes it
+            return self._heads[prefix][1]
         try:
-            return self._heads[prefix]
-        except KeyError:
-            pass
-        try:
-            head = record_file.read_head(record_file.path_of(prefix), prefix, self.files)
+            head = record_file.read_head(path, prefix, self.files)
         except CheckpointError:  # restoring it raises the error
             head = None
-        self._heads[prefix] = head
+        self._heads[prefix] = stamp, head
         return head
 
     def saved(self, checkpoints: Iterable[Candidate]) -> list[SavedCheckpoint]:

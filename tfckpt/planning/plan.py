@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.core.text import preformatted
-from tfckpt.errors import RefusedError
+from tfckpt.errors import RefusedError, TfckptError
 from tfckpt.planning.checks.step import ASSIGNED, Severity, Status
 from tfckpt.planning.left_out import warned_of
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tfckpt.core.inventory import Entry, Origin
     from tfckpt.errors import Problem
     from tfckpt.planning.checks.step import Step
+    from tfckpt.planning.proof import FunctionProof
     from tfckpt.planning.suggested import Suggestion
     from tfckpt.policy import Policy
 
@@ -212,6 +213,7 @@ class RestoreReport:
         replaced: hyperparameters that had another value in the code: the code's value, and the
             checkpoint's, which they now have.
         nothing: why nothing was restored, if so.
+        prover: compares what the models compute with the record, for :meth:`prove`.
     """
 
     plan: Plan
@@ -223,6 +225,9 @@ class RestoreReport:
     absent: tuple[str, ...] = ()
     replaced: Mapping[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
     nothing: str = "no checkpoint yet: training starts from the initial values"
+    prover: Callable[[], FunctionProof] | None = dataclasses.field(
+        default=None, compare=False, repr=False
+    )
 
     @property
     def restored(self) -> bool:
@@ -253,6 +258,30 @@ class RestoreReport:
     def warnings(self) -> str:
         """What the policy asks to warn about (``on_missing: warn``); ``""`` for nothing."""
         return warned_of(self.plan)
+
+    def prove(self) -> FunctionProof:
+        """Whether the models compute now what the saved ones did, layer by layer.
+
+        Runs the batch that ``save(…, probe=…)`` has recorded, and leaves no trace in the models.
+
+        Raises:
+            TfckptError: the save has recorded no batch, a model cannot be called on it, or what it
+                computes is left to chance.
+
+        >>> import keras, tempfile, tfckpt
+        >>> layers = [keras.layers.Dense(4, name="a"), keras.layers.Dense(4, name="b")]
+        >>> model = keras.Sequential([keras.Input((4,)), *layers])
+        >>> path = tfckpt.Checkpoint(model=model).save(tempfile.mkdtemp() + "/ckpt", probe="auto")
+        >>> report = tfckpt.restore(path, model)
+        >>> print(report.prove())
+        same function: 3 outputs, bit for bit
+        >>> _ = layers[1].kernel.assign(-layers[1].kernel)
+        >>> report.prove().part
+        'model/b'
+        """
+        if self.prover is None:
+            raise TfckptError("nothing was restored, so there is nothing to prove")
+        return self.prover()
 
     def to_json(self) -> dict[str, Any]:
         """The report in plain JSON types: the keys of the plan, and those of the report."""

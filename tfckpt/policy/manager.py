@@ -223,6 +223,8 @@ class Manager(Model):
     """If TensorFlow cannot save an object: leave it out and warn, or fail."""
     on_save_error: Literal["warn", "error"] = "error"
     """If a save that was due fails: warn and continue training, or fail."""
+    probe: Literal["auto"] | None = None
+    """Record with each save what the model computes, on a batch made from its inputs."""
     callbacks: dict[str, Annotated[tuple[Text, ...], Listed]] = Field(default_factory=dict)
     """State of your own callbacks: class name → attributes, e.g. {Curriculum: [level]}."""
 

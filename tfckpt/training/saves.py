@@ -7,6 +7,7 @@ an hour fails the training before it begins. A message then says what will be sa
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import signal
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -295,6 +296,8 @@ class Saves:
         training, held = moment.training()
         metrics, metadata = moment.metrics or {}, moment.metadata or {}
         about = RecordMetadata(step, moment.epoch, metrics, metadata, training=training)
+        if self._config is not None:
+            about = dataclasses.replace(about, probe=self._config.probe)
         if not self._export(metrics, wait=wait):
             return None
         with attached(self._checkpoint, held):

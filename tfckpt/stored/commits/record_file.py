@@ -108,6 +108,7 @@ class CommitRecord:
         preserved: numbers of the checkpoints that ``every_n_hours`` keeps permanently.
         files: names of the data files and of files that registered savers wrote.
         lineage: the restores that the values come from, oldest first.
+        proof: what the models computed on a small batch; None without one.
     """
 
     number: int
@@ -127,6 +128,7 @@ class CommitRecord:
     preserved: tuple[int, ...] = ()
     files: tuple[str, ...] = ()
     lineage: tuple[Restored, ...] = ()
+    proof: Mapping[str, Any] | None = None
 
     @property
     def mid_epoch(self) -> bool:
@@ -166,6 +168,7 @@ class _Facts(msgspec.Struct):
     preserved: tuple[int, ...]
     files: tuple[str, ...]
     lineage: tuple[Restored, ...]
+    proof: dict[str, Any] | None = None
 
 
 class _Structure(msgspec.Struct):
@@ -195,6 +198,8 @@ def render(record: CommitRecord) -> bytes:
     inventory = record.inventory
     head: dict[str, Any] = {"format": FORMAT}
     head |= {name: getattr(record, name) for name in _Facts.__struct_fields__}
+    if record.proof is None:
+        del head["proof"]
     head |= {name: getattr(inventory, name) for name in _Structure.__struct_fields__}
     head["containers"] = {
         path: (held.kind, [layer[:_LAYER] for layer in held.layers], held.order, held.sizes)
@@ -203,7 +208,20 @@ def render(record: CommitRecord) -> bytes:
     head["roots"] = {name: (root.component, root.kind) for name, root in inventory.roots.items()}
     lines = [f"{_json(name)}: {_json(value)}".encode() for name, value in head.items()]
     values = b",\n".join(map(_ENCODER.encode, inventory.entries.values()))
-    body = b"{\n" + b",\n".join([*lines, _ENTRIES + b"\n" + values + b"\n]"])
+    return _sealed(b"{\n" + b",\n".join([*lines, _ENTRIES + b"\n" + values + b"\n]"]))
+
+
+def with_metrics(data: bytes, metrics: Mapping[str, float], path: str, prefix: str) -> bytes:
+    """The content of a record with further metrics; all else is as it was, byte for byte."""
+    before = parse(data, path, prefix, head=True).metrics
+    head, mark, rest = data.rpartition(_SEAL)[0].partition(_ENTRIES)
+    lines = head.split(b"\n")
+    (at,) = (n for n, line in enumerate(lines) if line.startswith(b'"metrics": '))
+    lines[at] = f'"metrics": {_json({**before, **metrics})},'.encode()
+    return _sealed(b"\n".join(lines) + mark + rest)
+
+
+def _sealed(body: bytes) -> bytes:
     return body + _SEAL + hashlib.sha256(body).hexdigest().encode() + b'"\n}\n'
 
 
