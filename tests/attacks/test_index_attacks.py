@@ -9,6 +9,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import cramjam
 import pytest
 
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
@@ -326,8 +327,13 @@ def test_a_forged_table_is_refused(tmp_path: Path, tables: Any, build: Any) -> N
         Bundle.open(str(tmp_path / "ckpt-1"))
 
 
+def _snappy(t: Any) -> bytes:
+    small = bytes(cramjam.snappy.compress_raw(t.plain_block(_pairs(b"", b"k"))))
+    return t.table([small], [b"k"]).replace(t.seal(small), t.seal(small, 1))
+
+
 @pytest.mark.parametrize(
-    "build", [_sound, _block(ENTRY, 0, 1), _blocks([b"a", b"l"], [b""], [b"k"])]
+    "build", [_sound, _snappy, _block(ENTRY, 0, 1), _blocks([b"a", b"l"], [b""], [b"k"])]
 )
 def test_tables_built_like_these_but_sound_are_read(
     tmp_path: Path, tables: Any, build: Any

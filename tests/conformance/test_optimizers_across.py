@@ -121,18 +121,6 @@ def go_on(writer: Any, reader: Any, begin: int, policy: dict[str, Any], path: st
     return [difference(writer, reader), begin + BEFORE + AFTER]
 
 
-def set_rate(optimizer: Any, rate: float) -> None:
-    if not isinstance(
-        getattr(optimizer, "_learning_rate", None),
-        (
-            type(None),
-            tf_keras.optimizers.schedules.LearningRateSchedule,
-            keras.optimizers.schedules.LearningRateSchedule,
-        ),
-    ):
-        optimizer.learning_rate = rate
-
-
 def count_products(optimizer: Any) -> None:
     """What tf_keras's Nadam counts in Python, no checkpoint holds: plain TensorFlow loses it, too.
 
@@ -175,42 +163,3 @@ def test_an_optimizer_goes_on_in_the_other_flavour_and_back(
 def test_a_legacy_optimizer_goes_on_as_the_newer_one_and_back(legacy, newer, tmp_path) -> None:
     """Up to 1.8e-7: the legacy ones are kernels in C++."""
     check(legacy, keras, newer, NOT_KEPT, SMALL, tmp_path)
-
-
-def test_an_optimizer_of_tf_compat_v1_goes_on_as_keras_adam(tmp_path) -> None:
-    """1.2e-7: it keeps the powers of its betas as numbers that are multiplied at each step.
-
-    Its step is the program's own, and without it nothing is restored.
-    """
-    first, second = plain(tf_keras), net(keras, "adam")
-    solver = tf.compat.v1.train.AdamOptimizer(1e-3, epsilon=1e-7)  # 1e-8 by default, unlike Keras
-    count = tf.Variable(0, dtype=tf.int64)
-    data = batches(INPUTS, first)
-
-    def train_first(begin: int, steps: int) -> None:
-        for number in range(begin, begin + steps):
-            x, y = data[number % len(data)]
-            with tf.GradientTape() as tape:
-                loss = tf.reduce_mean((first(x, training=True) - y) ** 2)
-            variables = first.trainable_variables
-            gradients = zip(tape.gradient(loss, variables), variables, strict=True)
-            solver.apply_gradients(gradients, global_step=count)
-
-    train_first(0, BEFORE)
-    checkpoint = tf.train.Checkpoint(model=first, optimizer=solver, global_step=count)
-    path = checkpoint.save(str(tmp_path / "ckpt"))
-    objects = {"model": second, "optimizer": second.optimizer}
-    policy: dict[str, Any] = {
-        "exclude_checkpoint": ["optimizer/beta?_power"],
-        "optimizer": {"hyperparameters": "config"},
-    }
-    config = {"version": 1, "restore": {"path": path, "policy": policy}}
-    with pytest.raises(tfckpt.RefusedError, match="optimizer/iterations"):
-        tfckpt.restore(config, **objects)
-    policy["rename"] = [{"checkpoint": "global_step", "model": "optimizer/iterations"}]
-    tfckpt.restore(config, **objects)
-    assert int(second.optimizer.iterations.numpy()) == BEFORE
-    train_first(BEFORE, AFTER)
-    train(second, data, BEFORE, AFTER)
-    for found, wanted in zip(second.weights, first.weights, strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=0, atol=SMALL)

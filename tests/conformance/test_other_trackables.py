@@ -96,22 +96,6 @@ def test_every_variable_of_a_v1_optimizer_is_in_the_record_and_the_file(name, tm
     assert record.inventory.optimizers == {"optimizer": name.replace("rms_prop", "rm_sprop")}
 
 
-def test_a_v1_optimizers_values_have_the_names_of_keras_words() -> None:
-    model, optimizer = run("adam", 0.5)
-    entries = collect({"net": model, "opt": optimizer}).inventory.entries
-    assert {name for name in entries if name.startswith("optimizer/")} == {
-        "optimizer/beta1_power",
-        "optimizer/beta2_power",
-        *(
-            f"optimizer/{slot}/{layer}/{name}"
-            for slot in ("momentum", "velocity")
-            for layer in ("hidden", "head")
-            for name in ("kernel", "bias")
-        ),
-    }
-    assert entries["optimizer/velocity/head/kernel"].of == "model/head/kernel"
-
-
 @every_optimizer
 def test_plain_tensorflow_restores_a_saved_v1_optimizer(name, tmp_path) -> None:
     model, optimizer = run(name, 0.5)
@@ -122,50 +106,6 @@ def test_plain_tensorflow_restores_a_saved_v1_optimizer(name, tmp_path) -> None:
     expected = slots(model, optimizer)
     for key, value in slots(other, fresh).items():
         np.testing.assert_array_equal(value, expected[key], str(key))
-
-
-def test_a_v1_optimizer_may_stand_beside_the_one_that_keras_compiled(tmp_path) -> None:
-    model, optimizer = run("adam", 0.5)
-    model.compile("sgd", "mse")
-    model.fit(np.ones((2, 3)), np.ones((2, 2)), verbose=0)
-    checkpoint = tfckpt.Checkpoint(model=model, optimizer=optimizer)
-    path = checkpoint.save(tmp_path / "ckpt")
-    record = record_file.read(path)
-    assert record is not None
-    assert {"optimizer/beta1_power", "model/optimizer/iterations"} <= set(record.inventory.entries)
-    checkpoint.restore(path).assert_consumed()
-    plain = tf.train.Checkpoint(model=model, optimizer=optimizer).write(str(tmp_path / "plain"))
-    live = collect({"model": model, "optimizer": optimizer})
-    with open_checkpoint(plain, roots=live.roots) as stored:
-        kept = {n for n, entry in live.inventory.entries.items() if entry.role != "metric"}
-        assert kept == set(stored.inventory.entries)
-
-
-@every_optimizer
-def test_a_v1_optimizer_beside_a_keras_3_model_comes_back_too(name, tmp_path) -> None:
-    """TensorFlow alone does not save its slots: it finds none for a variable of Keras 3."""
-    model, optimizer = run(name, 0.5, keras)
-    path = tfckpt.Checkpoint(model=model, optimizer=optimizer).save(tmp_path / "ckpt")
-    other, fresh = run(name, -2.0, keras)
-    tfckpt.Checkpoint(model=other, optimizer=fresh).restore(path).assert_consumed()
-    assert values(fresh) == values(optimizer)
-    for each in ((model, optimizer), (other, fresh)):
-        step(*each, 0.25)
-    for ours, theirs in zip(other.variables, model.variables, strict=True):
-        np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
-
-
-def test_a_v1_optimizer_that_took_no_step_is_not_passed_over(tmp_path) -> None:
-    model, optimizer = run("adam", 0.5)
-    path = tfckpt.Checkpoint(model=model, optimizer=optimizer).save(tmp_path / "ckpt")
-    other, fresh = net(), OPTIMIZERS["adam"]()
-    checkpoint = tfckpt.Checkpoint(model=other, optimizer=fresh)
-    with pytest.raises(tfckpt.StatusAssertionError, match="optimizer/beta1_power"):
-        checkpoint.restore(path).assert_consumed()
-    assert slots(other, fresh) == {}
-    step(other, fresh, -2.0)
-    checkpoint.restore(path).assert_consumed()
-    assert values(fresh) == values(optimizer)
 
 
 def test_without_keras_a_v1_optimizer_is_restored_when_it_takes_its_first_step(tmp_path) -> None:
@@ -271,13 +211,6 @@ def test_it_may_stand_for_a_variable_or_a_table(writer, tmp_path) -> None:
     checkpoint.restore(path).assert_consumed()
     assert theirs["variable"].numpy() == 1.0
     assert theirs["table"].lookup(tf.constant("a")).numpy() == 1.0
-
-
-def test_it_may_be_given_beside_what_it_stands_for(tmp_path) -> None:
-    ours, theirs = holder(1.0), holder(2.0)
-    path = tfckpt.Checkpoint(a=ours, b=Standing(ours)).save(tmp_path / "ckpt")
-    tfckpt.Checkpoint(a=theirs, b=Standing(theirs)).restore(path).assert_consumed()
-    assert theirs.w.numpy() == 1.0
 
 
 class Halved(tf.__internal__.tracking.Trackable):

@@ -84,13 +84,6 @@ class Life:
         return sorted(["checkpoint", *names, *(f"{base}.tfckpt.json" for base in bases)])
 
 
-def saves(life: Life) -> None:
-    """Three, so that the third deletes the first."""
-    life.open()
-    for _ in range(KEEP + 1):
-        life.save()
-
-
 def lived(patch: pytest.MonkeyPatch, n: int, strike: Strike) -> int:
     """One struck call in the life of a writer; how many calls there were."""
     bucket = Bucket(patch)

@@ -145,12 +145,6 @@ def test_without_a_fault_it_is_restored(source, trained, restore) -> None:
     assert target.state() == source.state()
 
 
-def test_a_shape_that_differs(source, trained, restore) -> None:
-    target = trained(2, units=5)
-    with unchanged(target), pytest.raises(tfckpt.RefusedError):
-        restore(target, source.path)
-
-
 def test_one_bit_of_the_last_value(source, trained, restore) -> None:
     data = data_file(source.path)
     content = bytearray(data.read_bytes())
@@ -167,13 +161,6 @@ def test_a_truncated_data_file(source, trained, restore, keep) -> None:
     data = data_file(source.path)
     content = data.read_bytes()
     data.write_bytes(content[: int(len(content) * keep) if keep >= 0 else -1])
-    target = trained(2)
-    with unchanged(target), pytest.raises(tfckpt.DamagedCheckpointError):
-        restore(target, source.path)
-
-
-def test_a_missing_data_file(source, trained, restore) -> None:
-    data_file(source.path).unlink()
     target = trained(2)
     with unchanged(target), pytest.raises(tfckpt.DamagedCheckpointError):
         restore(target, source.path)
@@ -214,18 +201,6 @@ def test_every_read_that_fails(source, trained, restore, bad_read) -> None:
         restore(target, source.path)
 
     assert strike(attempt, bad_read) > 10
-    assert target.state() == source.state()
-
-
-def test_every_read_that_fails_where_values_are_compared(source, trained, bad_read) -> None:
-    target = trained(2)
-    before = target.state()
-
-    def attempt() -> None:
-        assert target.state() == before
-        by_run(target, source.path, verify="values")
-
-    strike(attempt, bad_read)
     assert target.state() == source.state()
 
 
@@ -481,22 +456,6 @@ def test_where_one_has_changed_since_none_is_put_back(source, trained) -> None:
     assert after[1:] == restored[1:]
     expected = source.model.variables[0].numpy() + 1
     np.testing.assert_array_equal(target.model.variables[0].numpy(), expected)
-
-
-def test_an_object_whose_key_needs_escapes_is_restored(trained, tmp_path) -> None:
-    table = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1)
-    table.insert(tf.constant(["x"]), tf.constant([5], tf.int64))
-    checkpoint = tfckpt.Checkpoint(model=trained(1).model, tables={"a.Sb": table})
-    path = checkpoint.save(tmp_path / "ckpt")
-    table.remove(tf.constant(["x"]))
-    checkpoint.restore(path).assert_consumed()
-    assert int(table.lookup(tf.constant("x"))) == 5
-
-
-def test_an_assertion_that_holds_puts_nothing_back(source, trained) -> None:
-    target = trained(2)
-    target.checkpoint.restore(source.path).assert_consumed().assert_existing_objects_matched()
-    assert target.state() == source.state()
 
 
 def test_read_of_what_save_wrote_puts_everything_back(keras_trained, tmp_path) -> None:

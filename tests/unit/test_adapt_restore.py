@@ -104,20 +104,6 @@ def test_and_back_into_one(flavour: Any, tmp_path: Path) -> None:
         np.testing.assert_array_equal(getattr(new.get_layer("qkv"), value), np.hstack(parts))
 
 
-def test_an_initializer_is_that_of_the_models_keras(flavour: Any, tmp_path: Path) -> None:
-    old, new = attention(flavour, 4, fused=True), attention(flavour, 9, fused=True)
-    tfckpt.Checkpoint(model=old).write(tmp_path / "ckpt")
-    rule = {"how": "pad", "model": "model/words/*", "value": "glorot_uniform"}
-    made = config(tmp_path / "ckpt", [rule], optimizer={"slots": "reset"})
-    flavour.utils.set_random_seed(3)
-    tfckpt.plan(made, model=new)  # draws nothing
-    tfckpt.restore(made, model=new)
-    flavour.utils.set_random_seed(3)
-    expected = np.array(flavour.initializers.get("glorot_uniform")((9, 6)))
-    expected[:4] = old.get_layer("words").embeddings.numpy()
-    np.testing.assert_array_equal(new.get_layer("words").embeddings, expected)
-
-
 # --- all or nothing
 
 
@@ -181,20 +167,6 @@ def test_a_function_that_fails_changes_nothing(
     with pytest.raises(tfckpt.RestoreError, match=text):
         tfckpt.restore(path, net=net, adapt=[OURS], verify=verify)
     assert net.state() == [[0.0], [0.0, 0.0, 0.0]]
-
-
-@pytest.mark.parametrize("verify", ["none", "checksums", "values"])
-def test_a_function_is_called_once_and_its_answer_assigned(
-    calls: Any, verify: str, tmp_path: Path
-) -> None:
-    path = Two([1.0], [2.0, 3.0]).write(tmp_path)
-    net = Two([0.0], [0.0, 0.0, 0.0])
-    seen = calls(lambda b: np.float32([*b, len(seen)]))
-    assert not tfckpt.plan(config(path, [OURS]), net=net).errors
-    assert seen == []
-    tfckpt.restore(config(path, [OURS], verify=verify), net=net)
-    assert len(seen) == 1
-    assert net.state() == [[1.0], [2.0, 3.0, 1.0]]
 
 
 def test_a_function_that_nobody_registered_is_refused_when_planning(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,42 +72,6 @@ def test_a_checkpoint_and_a_directory_are_sources(model, trained, source, as_pat
         assert report.epoch == 2
 
 
-def test_an_optimizer_that_only_one_side_has_is_left_unless_a_policy_asks(
-    model, trained, caplog
-) -> None:
-    before = weights(plain := model(7, None))
-    asked = {"on_unexpected": "error"}
-    assert "optimizer/iterations" in refused(tfckpt.RefusedError, "runs/digits", plain, **asked)
-    np.testing.assert_equal(weights(plain), before)
-    assert not caplog.messages
-    tfckpt.restore("runs/digits", plain)
-    np.testing.assert_equal(weights(plain), weights(trained))
-    (said,) = caplog.messages
-    assert "only in the checkpoint, since the model has no such optimizer: optimizer/" in said
-    for policy in (
-        {"include": ["model/**"]},
-        {"policy": {"include": ["model/**"]}},
-        {"policy": tfckpt.Policy(include=("model/**",))},
-        {"expect_partial": True},
-        {"assert_": "nontrivial_match"},
-        {"assert": "nontrivial_match"},
-    ):
-        tfckpt.restore("runs/digits", plain := model(7, None), **policy)
-        np.testing.assert_equal(weights(plain), weights(trained))
-
-
-def test_a_plan_of_a_path_assigns_nothing(model, trained) -> None:
-    before = weights(fresh := model(7))
-    plan = tfckpt.plan("runs/digits", fresh, exclude=["model/a/**"])
-    assert plan.ok
-    assert {str(step.name) for step in plan.steps if step.reason == "exclude: model/a/**"} == {
-        "model/a/bias",
-        "model/a/kernel",
-    }
-    np.testing.assert_equal(weights(fresh), before)
-    assert tfckpt.plan(CONFIG, fresh).ok
-
-
 def test_a_model_without_its_keyword(model, trained) -> None:
     run = tfckpt.from_config(CONFIG, fresh := model(7))
     run.restore()
@@ -132,12 +95,6 @@ def test_keras_files_are_sources(model, trained, ending) -> None:
     assert report.path == f"best{ending}"
 
 
-def test_what_was_written_without_a_number_misses_no_count_of_saves(model, trained) -> None:
-    tf.train.Checkpoint(model=trained).write("best")
-    tfckpt.restore("best", fresh := model(7))
-    np.testing.assert_equal(weights(fresh), weights(trained))
-
-
 def test_a_directory_of_another_name_and_one_of_several(trained, model) -> None:
     tf.train.Checkpoint(model=trained).save("other/model")
     report = tfckpt.restore("other", fresh := model(7))
@@ -147,13 +104,6 @@ def test_a_directory_of_another_name_and_one_of_several(trained, model) -> None:
     said = refused(tfckpt.CheckpointNotFoundError, "other", fresh)
     assert "'best', 'model'" in said
     assert "other/model-1" in said
-
-
-def test_the_newest_that_can_be_read_is_taken_and_the_others_are_named(model, trained) -> None:
-    Path("runs/digits/ckpt-2.index").write_bytes(b"torn")
-    report = tfckpt.restore("runs/digits", model(7))
-    assert report.path == "runs/digits/ckpt-1"
-    assert "ckpt-2" in report.rejected[0]
 
 
 def test_a_file_of_text_is_a_config_whatever_its_name(model, trained) -> None:
@@ -261,8 +211,3 @@ def test_an_object_by_a_keyword_that_is_a_key_of_policies() -> None:
         tfckpt.PolicyError, match="include: the list has both objects and other values"
     ):
         tfckpt.restore("runs/digits", include=[value, "value"])
-
-
-def test_restore_and_plan_have_one_signature() -> None:
-    signatures = [inspect.signature(one) for one in (tfckpt.restore, tfckpt.plan)]
-    assert signatures[0].parameters == signatures[1].parameters

@@ -70,21 +70,6 @@ def plan_of(monkeypatch, *stored, **policy):
 # --- inspect
 
 
-def test_inspect_lists_values_types_and_sizes(runs, capsys):
-    assert run("inspect", runs / "ckpt-1") == 0
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["model/kernel", "weight", "float32", "(3,", "5)", "60", "B"] in lines
-    assert ["model/bias", "weight", "float64", "(5)", "40", "B"] in lines
-
-
-def test_inspect_fits_80_columns_and_breaks_no_name(runs, capsys):
-    run("inspect", runs / "ckpt-1")
-    out = capsys.readouterr().out
-    table = out[out.index("name ") :]
-    assert max(map(len, table.splitlines())) <= 80
-    assert "model/a_name_that_is_much_too_long_for_the_first_column_of_a_table" in table
-
-
 def test_inspect_makes_escapes_in_names_harmless(runs, capsys):
     for arguments in ((), ("--json",)):
         run("inspect", runs / "ckpt-1", *arguments)
@@ -92,50 +77,6 @@ def test_inspect_makes_escapes_in_names_harmless(runs, capsys):
         assert "\x1b" not in out
         assert "\u202e" not in out
         assert "\\x1b[31m" in out or "\\u001b[31m" in out
-
-
-def test_inspect_for_a_person_is_as_harmless_and_no_markup(runs, capsys, monkeypatch):
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    assert run("inspect", runs / "ckpt-1") == 0
-    out = capsys.readouterr().out
-    assert "\x1b[31m" not in out
-    assert "\\x1b[31m" in out.replace("\n", "")
-
-
-def test_inspect_as_json_agrees_with_tensorflow(runs, capsys):
-    import tensorflow as tf
-
-    assert run("inspect", runs / "ckpt-2", "--json") == 0
-    document = json.loads(capsys.readouterr().out)
-    expected = dict(tf.train.list_variables(str(runs / "ckpt-2")))
-    expected.pop("_CHECKPOINTABLE_OBJECT_GRAPH")
-    assert {value["key"]: value["shape"] for value in document["values"]} == expected
-    assert document["version"] == 1
-    assert document["kind"] == "tensorflow"
-    assert document["totals"]["model"]["values"] == 5
-    assert document["nbytes"] == 60 + 40 + 4 + 4 + 4 + 8
-
-
-def test_inspect_of_a_directory_shows_the_newest_and_lists_the_rest(runs, capsys, monkeypatch):
-    monkeypatch.chdir(runs.parent)
-    assert run("inspect", runs.name) == 0
-    out = capsys.readouterr().out
-    assert f"{runs.name}/ckpt-2  foreign  shown below" in out
-    assert f"{runs.name}/ckpt-1  foreign" in out
-    assert f"{runs.name}/ckpt-2: written by TensorFlow" in out
-
-
-def test_inspect_passes_over_what_it_cannot_read_and_says_so(runs, tmp_path, capsys):
-    for file in runs.glob("ckpt-*"):
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    (tmp_path / "ckpt-2.index").write_bytes(b"\0" * 100)
-    assert run("inspect", tmp_path, "--json") == 1
-    document = json.loads(capsys.readouterr().out)
-    assert document["prefix"] == f"{tmp_path}/ckpt-1"
-    newest, older = document["candidates"]
-    assert newest["prefix"] == f"{tmp_path}/ckpt-2"
-    assert newest["rejected"]
-    assert older["rejected"] is None
 
 
 def test_inspect_of_damage_alone_is_an_error_of_one_sentence_each(tmp_path, capsys):
@@ -146,25 +87,6 @@ def test_inspect_of_damage_alone_is_an_error_of_one_sentence_each(tmp_path, caps
     assert captured.out == ""
     assert "none of its 2 checkpoints can be read" in captured.err
     assert "Traceback" not in captured.err
-
-
-def test_inspect_of_a_lost_index_alone_is_damage(tmp_path, capsys):
-    (tmp_path / "ckpt-1.data-00000-of-00001").touch()
-    (tmp_path / "ckpt-1.tfckpt.json").touch()
-    assert run("inspect", tmp_path) == 1
-    error = capsys.readouterr().err
-    assert "none of its 1 checkpoints can be read" in error
-    assert "index" in error
-
-
-def test_inspect_of_a_missing_data_file_lists_and_complains(runs, tmp_path, capsys):
-    (tmp_path / "ckpt-1.index").write_bytes((runs / "ckpt-1.index").read_bytes())
-    assert run("inspect", tmp_path / "ckpt-1") == 1
-
-
-def test_inspect_of_nothing_says_so(tmp_path, capsys):
-    assert run("inspect", tmp_path / "ckpt-7") == 1
-    assert "ckpt-7" in capsys.readouterr().err
 
 
 def test_inspect_neither_needs_tensorflow_nor_minds_a_reader_that_leaves(runs):
@@ -201,30 +123,6 @@ def test_output_survives_a_terminal_without_unicode(runs):
 # --- plan
 
 
-def test_plan_gives_the_model_to_the_config_and_prints_the_report(module, monkeypatch, capsys):
-    plan, calls = plan_of(monkeypatch)
-    target = module("def build():\n    print('building')\n    return 'the model'\n")
-    assert run("plan", "finetune.yaml", "--model", target) == 0
-    captured = capsys.readouterr()
-    assert captured.out == f"{plan}\n"
-    assert captured.err == "building\n"
-    assert calls == [(("finetune.yaml",), {"model": "the model"})]
-
-
-def test_plan_takes_keyword_objects(module, monkeypatch):
-    _, calls = plan_of(monkeypatch)
-    target = module("def build():\n    return {'model': 1, 'optimizer': 2}\n")
-    run("plan", f"--model={target}", "finetune.yaml")
-    assert calls[0][1] == {"model": 1, "optimizer": 2}
-
-
-def test_a_refused_plan_is_status_1_with_json_on_stdout_alone(module, monkeypatch, capsys):
-    plan, _ = plan_of(monkeypatch, "model/b")
-    target = module("def build():\n    print('building')\n    return 1\n")
-    assert run("plan", "finetune.yaml", "--model", target, "--json") == 1
-    assert json.loads(capsys.readouterr().out) == plan.to_json()
-
-
 def test_a_plan_for_a_person_shows_every_error_and_what_to_do(module, monkeypatch, capsys):
     plan_of(monkeypatch, "model/b", exclude=("model/[x]/**",))
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
@@ -253,21 +151,6 @@ def test_a_training_script_may_have_flags_of_the_same_names(module, monkeypatch)
     assert calls[0][1] == {"model": "resnet"}
 
 
-@pytest.mark.parametrize(
-    ("target", "text"),
-    [
-        ("train", "MODULE:CALLABLE"),
-        ("no_such_module:build", "No module named 'no_such_module'"),
-        ("json:no_such_thing", "no_such_thing"),
-    ],
-)
-def test_a_model_that_cannot_be_named_is_misuse(target, text, capsys):
-    assert run("plan", "finetune.yaml", "--model", target) == 2
-    error = capsys.readouterr().err
-    assert text in error
-    assert "Traceback" not in error
-
-
 def test_a_model_that_cannot_be_built_shows_where(module, capsys):
     target = module("def build(): return undefined_name\n")
     assert run("plan", "finetune.yaml", "--model", target) == 2
@@ -292,15 +175,6 @@ def test_a_callable_that_returns_no_model_is_misuse(module, tmp_path, capsys, re
 CONFIG = "version: 1\npolicies:\n  finetune:\n    include: ['model/**']\n"
 
 
-def test_policy_check_of_a_sound_config(tmp_path, capsys):
-    (tmp_path / "c.yaml").write_text(CONFIG)
-    assert run("policy", "check", tmp_path / "c.yaml") == 0
-    assert "valid (finetune)" in capsys.readouterr().out
-    assert run("policy", "check", tmp_path / "c.yaml", "--json") == 0
-    document = json.loads(capsys.readouterr().out)
-    assert (document["ok"], document["policies"]) == (True, ["finetune"])
-
-
 def test_policy_check_names_every_fault_with_its_line(tmp_path, capsys):
     (tmp_path / "c.yaml").write_text(CONFIG + "    inclde: []\n    on_missing: maybe\n")
     assert run("policy", "check", tmp_path / "c.yaml") == 1
@@ -313,24 +187,6 @@ def test_policy_check_names_every_fault_with_its_line(tmp_path, capsys):
 
 
 # --- the command line itself
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["inspekt", "runs/digits"], "unknown command 'inspekt'; did you mean 'inspect'?"),
-        (["polcy", "check", "t.yaml"], "unknown command 'polcy'; did you mean 'policy'?"),
-        (
-            ["policy", "chek", "t.yaml"],
-            "unknown command 'policy chek'; did you mean 'policy check'?",
-        ),
-        (["policy"], "unknown command 'policy'; did you mean 'policy check' or 'policy schema' or"),
-        (["restore", "runs/digits"], "unknown command 'restore'\n"),
-    ],
-)
-def test_a_misspelled_command_gets_a_suggestion(words, said, capsys):
-    assert run(*words) == 2
-    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -366,20 +222,6 @@ def test_help_has_examples(arguments, capsys):
     out = capsys.readouterr().out
     assert "examples:" in out
     assert max(map(len, out.splitlines())) <= 80
-
-
-def test_what_other_commands_answer_to(capsys):
-    for words in (["--version"], ["version"]):
-        assert run(*words) == 0
-        assert capsys.readouterr().out == f"tfckpt {tfckpt.__version__}\n"
-    assert run("policy", "--help") == 0
-    out = capsys.readouterr().out
-    for name in parsers()[1]:
-        assert (f"  {name.split()[-1]} " in out) == name.startswith("policy ")
-    ended = subprocess.run(
-        [sys.executable, "-m", "tfckpt", "--version"], check=True, capture_output=True, text=True
-    )
-    assert ended.stdout == f"tfckpt {tfckpt.__version__}\n"
 
 
 def test_an_interrupt_is_status_130(monkeypatch, capsys):

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from zoo.command_line import document
 
 import tfckpt
 from tfckpt.cli.main import main
@@ -114,18 +113,6 @@ def test_what_is_left_out_is_in_neither_index_nor_graph(
         status.assert_existing_objects_matched()
 
 
-def test_tfckpt_restores_what_is_left(source: str, target: str, model: Any) -> None:
-    run(source, target, "--drop-optimizer")  # a dash is as good as an underscore
-    other = build()
-    policy = {"include": ["model/**"]}
-    tfckpt.restore(
-        {"version": 1, "restore": {"path": target, "policy": policy}},
-        model=other,
-        optimizer=other.optimizer,
-    )
-    assert weights(other) == weights(model)
-
-
 def test_a_layer_with_another_name_takes_its_slots_along(
     source: str, target: str, model: Any
 ) -> None:
@@ -140,14 +127,6 @@ def test_a_layer_with_another_name_takes_its_slots_along(
         assert not any("body" in name for name in names)
         kernel = new.values.read(new.inventory.entries["model/trunk/kernel"].key)
     assert kernel.tobytes() == weights(model)[0]
-
-
-def test_a_model_with_another_name_is_given_by_it(source: str, target: str, model: Any) -> None:
-    run(source, target, "--rename", "model/**=teacher/**")
-    other = build()
-    student = tf.Variable(0.0)
-    tfckpt.Checkpoint(teacher=other, student=student).restore(target).expect_partial()
-    assert weights(other) == weights(model)
 
 
 def test_floating_point_weights_and_slots_are_cast(source: str, target: str, model: Any) -> None:
@@ -315,21 +294,6 @@ def test_ctrl_c_leaves_nothing(
     monkeypatch.setattr(Bundle, "read", read)
     assert run(source, target) == 130
     assert not list(tmp_path.iterdir())
-
-
-def test_the_document_says_what_was_written(source: str, target: str) -> None:
-    found = document("rewrite", source, target, "--include", "model/head/*")
-    assert found["values"] == 2
-    assert found["nbytes"] == sum(v.nbytes for v in stored(target).values()) == 32
-    assert found["files"] == ["new-1.data-00000-of-00001"]
-    assert found["plan"]["counts"]["LOADED"] == 2
-    refused = document("rewrite", source, f"{target}0", "--include", "modl/*", status=1)
-    assert (refused["written"], refused["values"], refused["files"]) == (False, 0, [])
-
-
-def test_a_directory_means_its_newest_checkpoint(source: str, target: str) -> None:
-    assert run(Path(source).parent, target) == 0
-    assert content(target) == content(source)
 
 
 def test_a_lookup_table_and_an_iterator_go_along(tmp_path: Path, target: str) -> None:

@@ -78,18 +78,6 @@ def test_a_renamed_layer_is_named_and_the_call_that_is_said_restores_it(
     np.testing.assert_array_equal(model(data), saved(data))
 
 
-def test_the_manager_says_it_once(stack, tmp_path, warnings) -> None:
-    manager = tfckpt.CheckpointManager(tfckpt.Checkpoint(model=stack("a", "b")), tmp_path, 3)
-    path = manager.save()
-    new = tfckpt.Checkpoint(model=stack("a", "stem"))
-    tfckpt.CheckpointManager(new, tmp_path, 3).restore_or_initialize()
-    assert warnings() == [left_out(path)]
-    more = tfckpt.Checkpoint(model=stack("a", "b", "c"))
-    tfckpt.CheckpointManager(more, tmp_path, 3).restore_or_initialize()
-    missing = "2 values not in the checkpoint, unchanged in the model: model/c/bias, model/c/kernel"
-    assert warnings() == [f"{path}: {missing}"]
-
-
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -106,29 +94,6 @@ def test_what_one_side_alone_has_is_left_to_the_assertions(
     path = tfckpt.Checkpoint(model=stack(*old.pop("names"), **old)).save(tmp_path / "ckpt")
     tfckpt.Checkpoint(model=stack(*new.pop("names"), **new)).restore(path).expect_partial()
     assert warnings() == []
-
-
-def test_what_waits_for_a_variable_that_may_come_is_not_left_out(stack, tmp_path, warnings) -> None:
-    module = tf.Module()
-    module.v = tf.Variable(7.0)
-    path = tfckpt.Checkpoint(model=stack("a"), module=module).save(tmp_path / "ckpt")
-    later = tf.Module()
-    tfckpt.Checkpoint(model=stack("a", "b"), module=later).restore(path)
-    assert warnings() == []
-    later.v = tf.Variable(0.0)
-    assert float(later.v) == 7.0
-
-
-@WRITERS
-def test_a_layer_that_takes_a_part_of_its_weights_is_named(
-    writer, flavour, stack, tmp_path, warnings
-) -> None:
-    path = writer.Checkpoint(model=stack("a", "b")).save(str(tmp_path / "ckpt"))
-    layers = [flavour.layers.Dense(3, name=name, use_bias=name == "b") for name in "ab"]
-    model = flavour.Sequential([flavour.Input((3,)), *layers])
-    tfckpt.Checkpoint(model=model).restore(path).expect_partial()
-    what = "not used, in layers whose other weights were restored: model/a/bias"
-    assert warnings() == [f"{path}: 1 weight in the checkpoint, {what}"]
 
 
 def adapted(rank: int) -> Any:
@@ -192,30 +157,6 @@ def test_the_attribute_decides_whatever_its_layer_is_called(
     assert [float(layer.bias[0]) for layer in (model.left, model.right)] == [1.0, 2.0]
 
 
-@pytest.mark.parametrize("policy", [{"on_missing": "warn"}, {"assert": "none"}])
-def test_a_policy_that_says_warn_warns(policy, stack, tmp_path, warnings) -> None:
-    path = tfckpt.Checkpoint(model=stack("a", "b")).save(tmp_path / "ckpt")
-    missing = "2 values not in the checkpoint, unchanged in the model: model/c/bias, model/c/kernel"
-    report = tfckpt.restore(path, stack("a", "b", "c"), policy=policy)
-    assert warnings() == [f"{path}: {missing}"]
-    assert report.warnings == missing
-    config = {"version": 1, "restore": {"path": path, "policy": policy}}
-    tfckpt.restore(config, stack("a", "b", "c"))
-    assert warnings() == [f"{path}: {missing}"]
-    tfckpt.restore(path, stack("a", "b"), policy=policy)
-    assert warnings() == []
-
-
-def test_so_does_one_for_what_is_left_over_or_of_another_shape(stack, tmp_path, warnings) -> None:
-    path = tfckpt.Checkpoint(model=stack("a", "b")).save(tmp_path / "ckpt")
-    tfckpt.restore(path, stack("a"), on_unexpected="warn")
-    left = "2 values in the checkpoint, not used: model/b/bias, model/b/kernel"
-    assert warnings() == [f"{path}: {left}"]
-    tfckpt.restore(path, stack("a", "b", units=4), on_shape_mismatch="skip", allow_empty=True)
-    other = "4 values with another shape in the checkpoint, unchanged in the model: model/a/bias, "
-    assert warnings() == [f"{path}: {other}model/a/kernel, model/b/bias and 1 more"]
-
-
 def test_fit_says_it_too(stack, tmp_path, capsys, warnings) -> None:
     path = tfckpt.Checkpoint(model=stack("a", "b")).save(tmp_path / "ckpt")
     policy = {"include": ["model/**"], "on_missing": "warn"}
@@ -248,33 +189,6 @@ def test_a_lone_model_under_another_keyword_is_restored_and_that_is_said(
         ]
         tfckpt.Checkpoint(critic=model, **given).restore(path)
         assert warnings() == []
-
-
-@WRITERS
-def test_a_model_that_was_given_by_itself_has_no_other_keyword(
-    writer, stack, tmp_path, warnings
-) -> None:
-    for names in ("a", "ab"):
-        path = writer.Checkpoint(stack(*names)).save(str(tmp_path / names))
-        tfckpt.Checkpoint(actor=stack(*names)).restore(path).expect_partial()
-        assert warnings() == []
-
-
-@WRITERS
-@pytest.mark.parametrize("keyword", ["model", "net"])
-def test_what_else_was_saved_beside_a_model_is_not_its_keyword(
-    writer, keyword, flavour, stack, tmp_path, warnings
-) -> None:
-    model = stack("a", "b")
-    optimizer = flavour.optimizers.Adam()
-    optimizer.build(model.trainable_variables)
-    given = {keyword: model, "optimizer": optimizer, "step": tf.Variable(1)}
-    path = writer.Checkpoint(**given).save(str(tmp_path / "ckpt"))
-    tfckpt.Checkpoint(model=stack("a", "b")).restore(path).expect_partial()
-    said = [text for text in warnings() if "was saved as" in text]
-    assert [text.partition(": ")[2].partition(",")[0] for text in said] == (
-        [] if keyword == "model" else ["the model was saved as `net=` and restored as `model=`"]
-    )
 
 
 @WRITERS
@@ -317,43 +231,6 @@ def test_a_loop_over_checkpoints_says_once_what_each_leaves_out(stack, tmp_path,
     assert warnings() == [left_out(first)]
 
 
-def call(path: str, policy: str = "{…}") -> str:
-    return f"to restore with a policy, call `tfckpt.restore({path!r}, model=…, policy={policy})`"
-
-
-def test_a_refusal_says_where_its_keys_are_given(stack, tmp_path) -> None:
-    path = tfckpt.Checkpoint(model=stack("a", "b")).save(tmp_path / "ckpt")
-    wider = stack("a", "b", units=4)
-    with pytest.raises(tfckpt.RefusedError, match="on_shape_mismatch: skip") as refused:
-        tfckpt.Checkpoint(model=wider).restore(path)
-    assert str(refused.value).endswith(f"\n  {call(path)}")
-    assert refused.value.hint == call(path)
-    with pytest.raises(tfckpt.RefusedError) as refused:
-        tfckpt.restore(path, wider)
-    assert "tfckpt.restore(" not in str(refused.value)
-    manager = tfckpt.CheckpointManager(tfckpt.Checkpoint(model=wider), tmp_path, 3)
-    with pytest.raises(tfckpt.RefusedError, match=re.escape(call(path))):
-        manager.restore_or_initialize()
-
-
-def test_the_call_is_for_what_was_given(stack, tmp_path) -> None:
-    def given_to(*root: Any, **objects: Any) -> str:
-        with pytest.raises(tfckpt.RefusedError) as refused:
-            tfckpt.Checkpoint(*root, **objects).restore(path)
-        (arguments,) = re.findall(r"tfckpt\.restore\((.*), policy=", refused.value.hint)
-        return arguments.removeprefix(f"{path!r}, ")
-
-    path = tfckpt.Checkpoint(stack("a")).save(tmp_path / "model")
-    assert given_to(stack("a", units=4)) == "…"
-    path = tfckpt.Checkpoint(net=stack("a"), step=tf.Variable(1)).save(tmp_path / "keywords")
-    assert given_to(net=stack("a", units=4), step=tf.Variable(1)) == "net=…, step=…"
-    module = tf.Module()
-    module.net = stack("a")
-    path = tfckpt.Checkpoint(module).save(tmp_path / "module")
-    module.net = stack("a", units=4)
-    assert given_to(module) == "net=…"
-
-
 def test_a_model_of_which_every_layer_was_renamed_is_refused_with_the_way(
     flavour, tmp_path
 ) -> None:
@@ -369,11 +246,3 @@ def test_a_model_of_which_every_layer_was_renamed_is_refused_with_the_way(
     _, _, lines = str(refused.value).partition("this policy restores 4 of 4 values:\n")
     exec(textwrap.dedent(lines).replace("model=…", "model=new"), {"tfckpt": tfckpt, "new": new})
     np.testing.assert_array_equal(new(data := np.ones((2, 3), np.float32)), saved(data))
-
-
-def test_an_unbuilt_model_is_told_where_build_is_given(flavour, stack, tmp_path) -> None:
-    path = tfckpt.Checkpoint(model=stack("a")).save(tmp_path / "ckpt")
-    unbuilt = flavour.Sequential([flavour.layers.Dense(3, name="a")])
-    with pytest.raises(tfckpt.NotBuiltError, match="`build:` in the policy") as refused:
-        tfckpt.Checkpoint(model=unbuilt).restore(path)
-    assert str(refused.value).endswith(f"\n  {call(path)}")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
-from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,11 +12,10 @@ import tensorflow as tf
 
 import tfckpt
 from tfckpt.live import data
-from tfckpt.live.data import captured
-from tfckpt.stored.commits import record_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 RANGE = tf.data.Dataset.range
 SLICES = tf.data.Dataset.from_tensor_slices
@@ -187,20 +183,6 @@ def test_by_name_it_is_taken_all_the_same(save: Any, beside: Any) -> None:
     assert next(it) == 3
 
 
-def test_a_checkpoint_without_a_description_is_restored(save: Any, beside: Any) -> None:
-    """As tfckpt wrote them before, and as plain TensorFlow does."""
-    path, it = save(RANGE(10)), iter(RANGE(100))
-    Path(record_file.path_of(path)).unlink()
-    tfckpt.Checkpoint(it=it, **beside()).restore(path)
-    assert next(it) == 3
-
-
-def test_much_data_in_memory_is_not_copied_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data, "MOST_BYTES", 100)
-    assert data.dataset_of(iter(SLICES(np.arange(20)).batch(2))).fingerprint == ""
-    assert data.dataset_of(iter(SLICES(np.arange(10)).batch(2))).fingerprint
-
-
 @pytest.mark.parametrize(
     "make",
     [
@@ -213,30 +195,3 @@ def test_a_fingerprint_that_is_new_each_time_is_not_taken(make: Any, tmp_path: P
     found = [make(str(tmp_path / "files")) for _ in range(20)]
     assert len({int(each.fingerprint()) for each in found}) > 1
     assert data.dataset_of(iter(found[0])).fingerprint == ""
-
-
-def test_a_cache_in_files_tells(tmp_path: Path) -> None:
-    found = [iter(RANGE(10).cache(str(tmp_path / name))) for name in ("one", "one", "two")]
-    one, again, two = (data.dataset_of(it).fingerprint for it in found)
-    assert one == again != two
-
-
-def test_what_a_pipeline_takes_from_twice_is_looked_at_once() -> None:
-    dataset = SLICES([1.0]).map(add_one).shuffle(2)
-    for _ in range(60):  # which are 2 ** 60 ways down
-        dataset = dataset.concatenate(dataset)
-    assert len(list(data.all_below(dataset))) == 63
-    found, iterator = captured(dataset), SimpleNamespace(_dataset=dataset)
-    assert "AddV2" in found.operations
-    assert data.content_of(dataset) == data.content_of(SLICES([1.0])) != ""
-    plain = SLICES([1.0]).shuffle(2)  # which draws by no seed, unless the process has one
-    assert data.draws(iterator, found, seeded=True) == data.draws(
-        iter(plain), captured(plain), seeded=True
-    )
-
-
-def test_the_record_says_what_there_was(tmp_path: Path) -> None:
-    path = tfckpt.Checkpoint(it=iter(RANGE(10))).save(tmp_path / "ckpt")
-    head = json.loads(Path(record_file.path_of(path)).read_text(encoding="utf-8"))
-    (described,) = head["datasets"].values()
-    assert described[1] == 10

@@ -85,38 +85,6 @@ def test_a_fine_tuned_run_says_from_what_and_a_resumed_one_still_does(model) -> 
     assert recorded(manager.save()) == [restored]
 
 
-def test_the_callback_saves_it_too(model) -> None:
-    tfckpt.Checkpoint(model=model(1)).save("zoo/ckpt")
-    network = model(2)
-    network.compile("sgd", "mse")
-    declared = {**FINETUNE, "manager": {"directory": "run", "save": {"every_epochs": 1}}}
-    run = tfckpt.from_config(declared, model=network)
-    data = np.ones((4, 4)), np.ones((4, 2))
-    network.fit(*data, epochs=2, verbose=0, callbacks=[run.callback(verbose=0)])
-    for number in (1, 2):
-        ((source,),) = [restored["sources"] for restored in recorded(f"run/ckpt-{number}")]
-        assert source["path"] == "zoo/ckpt-1"
-
-
-def test_a_run_from_nothing_and_one_that_resumes_it_have_none(model) -> None:
-    checkpoint = tfckpt.Checkpoint(model=model(1))
-    manager = tfckpt.CheckpointManager(checkpoint, "run", max_to_keep=None)
-    manager.save()
-    checkpoint.restore("run/ckpt-1")
-    assert recorded(manager.save()) == []
-    Path("link").symlink_to("run")
-    checkpoint.restore("link/ckpt-1")
-    assert recorded(manager.save()) == []
-
-
-def test_weights_alone_of_an_own_checkpoint_are_named(model) -> None:
-    checkpoint = tfckpt.Checkpoint(model=model(1))
-    path = checkpoint.save("run/ckpt")
-    checkpoint.read(path).expect_partial()
-    ((source,),) = [restored["sources"] for restored in recorded(checkpoint.save("run/ckpt"))]
-    assert (source["path"], source["sha256"]) == ("run/ckpt-1", digest(path))
-
-
 def test_several_sources_and_shares_are_named(model) -> None:
     for seed, name in enumerate("abc"):
         tfckpt.Checkpoint(model=model(seed)).save(f"{name}/ckpt")

@@ -8,7 +8,6 @@ import importlib
 import itertools
 import subprocess
 import sys
-import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -89,25 +88,6 @@ def test_objects_are_written_whole_and_read_by_ranges(store: Files, place: str) 
         store.create(f"{place}/data")
 
 
-def test_an_empty_object_is_there(store: Files, place: str) -> None:
-    store.write_atomic(f"{place}/empty", b"")
-    put(store, f"{place}/empty-too", b"")
-    assert store.listdir(place) == ["empty", "empty-too"]
-    assert store.exists(f"{place}/empty")
-    assert not store.is_dir(f"{place}/empty")
-    assert content(store, f"{place}/empty") == b""
-
-
-def test_a_rename_is_a_copy_that_replaces(store: Files, place: str) -> None:
-    store.write_atomic(f"{place}/a", b"1")
-    store.write_atomic(f"{place}/b", b"2")
-    store.rename(f"{place}/a", f"{place}/b")
-    assert store.listdir(place) == ["b"]
-    assert content(store, f"{place}/b") == b"1"
-    with pytest.raises(FileNotFoundError):
-        store.rename(f"{place}/a", f"{place}/c")
-
-
 def test_a_directory_is_what_begins_with_its_name(store: Files, place: str) -> None:
     with pytest.raises(FileNotFoundError):
         store.listdir(place)
@@ -165,13 +145,6 @@ def test_a_listing_knows_what_another_client_has_done(server: S3Server) -> None:
     assert store.listdir(f"{place}/inner") == []
     store.remove_tree(f"{place}/inner")
     assert server.objects("others") == ["", "b"]
-
-
-def test_a_file_is_not_listed(server: S3Server) -> None:
-    store = files_of(f"s3://{BUCKET}/x")
-    store.write_atomic(f"s3://{BUCKET}/single/file", b"1")
-    with pytest.raises(NotADirectoryError):
-        store.listdir(f"s3://{BUCKET}/single/file")
 
 
 def test_a_bucket_that_is_not_there_is_an_error_and_is_not_created(server: S3Server) -> None:
@@ -313,25 +286,6 @@ def test_many_short_reads_in_a_row_are_few_requests() -> None:
     assert sum(end - start for start, end in system.fetched) == len(data)
 
 
-def test_threads_that_read_one_range_fetch_it_once() -> None:
-    data = np.random.default_rng(0).bytes(8 << 20)
-    system = Counting(data)
-    handle = module.ObjectHandle(system, "key", "s3://b/key")
-    read_bytes: dict[int, bytes] = {}
-
-    def read(first: int) -> None:
-        for start in range(first << 18, len(data), 4 << 18):
-            read_bytes[start] = handle.pread(start, 1 << 18)
-
-    threads = [threading.Thread(target=read, args=[first]) for first in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert b"".join(part for _, part in sorted(read_bytes.items())) == data
-    assert sum(end - start for start, end in system.fetched) <= 2 * len(data)
-
-
 def test_a_range_that_could_not_be_fetched_is_fetched_again() -> None:
     system = Counting(b"content")
     system.failing = True
@@ -341,14 +295,6 @@ def test_a_range_that_could_not_be_fetched_is_fetched_again() -> None:
     assert caught.value.filename == "s3://b/key"
     system.failing = False
     assert handle.pread(0, 7) == b"content"
-
-
-def test_a_small_object_is_one_request_and_stays_what_it_was_when_it_was_opened() -> None:
-    system = Counting(b"content")
-    handle = module.ObjectHandle(system, "key", "s3://b/key")
-    system.data = b"replaced by a longer one"
-    assert (handle.size, handle.pread(0, 99)) == (7, b"content")
-    assert len(system.fetched) == 1
 
 
 def test_an_upload_that_failed_leaves_no_object(

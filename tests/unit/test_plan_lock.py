@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,24 +92,6 @@ def test_it_is_sorted_json_of_one_value_a_line(locked) -> None:
     assert len(lines) == 1
 
 
-def test_the_same_plan_gives_the_same_bytes(locked, model) -> None:
-    assert tfckpt.plan(config(), model=model(5)).lock() == locked
-
-
-def test_the_path_and_the_name_of_the_policy_say_nothing(locked, model) -> None:
-    shutil.copytree("zoo", "elsewhere")
-    assert str(Path.cwd()) not in locked
-    declared = config("elsewhere/ckpt-1")
-    declared["policies"] = {"another": declared["policies"]["p"]}
-    declared["restore"]["policy"] = "another"
-    assert tfckpt.plan(declared, model=model(2)).ok
-
-
-def test_a_policy_that_comes_to_the_same_is_no_matter(locked, model) -> None:
-    same = config(include=["model/body/kernel", "model/body/bias"], on_unexpected="warn")
-    assert tfckpt.plan(same, model=model(2)).ok
-
-
 def test_a_source_of_which_a_byte_changed_is_refused(locked, model) -> None:
     network = model(1)
     changed = network.get_weights()
@@ -123,26 +104,6 @@ def test_a_source_of_which_a_byte_changed_is_refused(locked, model) -> None:
     assert messages[0].startswith("zoo/ckpt-1: its content differs from that of zoo/ckpt-1")
     assert messages[1].startswith("model/body/kernel: crc32c ")
     assert len(messages) == 2
-
-
-def test_a_layer_of_another_name_is_refused(locked, model) -> None:
-    rename = [{"checkpoint": "model/body/**", "model": "model/encoder/**"}]
-    messages = refused(config(include=["model/encoder/**"], rename=rename), model(2, "encoder"))
-    assert "model/body/kernel: LOADED from model/body/kernel → nothing" in messages
-    assert "model/encoder/kernel: nothing → RENAMED from model/body/kernel" in messages
-
-
-def test_a_layer_of_another_shape_is_refused(locked, model) -> None:
-    assert refused(config(), model(2, classes=7)) == [
-        "model/head/bias: shape [2] → [7]",
-        "model/head/kernel: shape [3, 2] → [3, 7]",
-    ]
-
-
-def test_a_policy_that_comes_to_something_else_is_refused(locked, model) -> None:
-    assert refused(config(exclude=["model/body/bias"]), model(2)) == [
-        "model/body/bias: status LOADED → EXCLUDED",
-    ]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"version":2}', "\xff", "[" * 100_000])
@@ -195,13 +156,6 @@ def test_several_sources_are_one_lock(model) -> None:
     members[1]["weights"] = [2, 1]
     (message,) = refused(declared, model(3))
     assert message.startswith("the average of a/ckpt-1 and b/ckpt-1: its content differs")
-
-
-def test_the_problem_has_the_line_of_the_key(locked, model) -> None:
-    text = "version: 1\nrestore: {path: zoo/ckpt-1, policy: p}\npolicies:\n  p:\n    lock: none\n"
-    Path("c.yaml").write_text(text, encoding="utf-8")
-    (problem,) = tfckpt.plan("c.yaml", model=model(2)).drift
-    assert (problem.line, problem.column) == (5, 11)
 
 
 # On the command line

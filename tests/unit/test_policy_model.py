@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tfckpt.errors import PolicyError
 from tfckpt.policy import (
-    STRICT,
     Config,
     Keep,
     Manager,
@@ -21,29 +17,7 @@ from tfckpt.policy import (
     Source,
 )
 from tfckpt.policy.config import OnlySource
-from tfckpt.policy.policy import InputSpec, OptimizerRules, Rename
-
-
-@pytest.mark.parametrize(
-    ("fields", "missing", "unexpected"),
-    [
-        ({}, "error", "error"),
-        ({"assert_": "consumed"}, "error", "error"),
-        ({"assert_": "existing_objects_matched"}, "error", "warn"),
-        ({"assert_": "nontrivial_match"}, "warn", "warn"),
-        ({"assert_": "none"}, "warn", "warn"),
-        ({"expect_partial": True}, "ignore", "ignore"),
-        ({"expect_partial": True, "assert_": "existing_objects_matched"}, "error", "ignore"),
-        ({"expect_partial": True, "assert_": "nontrivial_match"}, "ignore", "ignore"),
-        ({"expect_partial": True, "on_missing": "error"}, "error", "ignore"),
-        ({"on_missing": "warn"}, "warn", "error"),
-        ({"on_unexpected": "ignore"}, "error", "ignore"),
-        ({"assert_": "consumed", "on_missing": "error"}, "error", "error"),
-    ],
-)
-def test_presets(fields: dict[str, Any], missing: str, unexpected: str) -> None:
-    policy = Policy(**fields)
-    assert (policy.on_missing, policy.on_unexpected) == (missing, unexpected)
+from tfckpt.policy.policy import OptimizerRules
 
 
 @pytest.mark.parametrize(
@@ -262,114 +236,3 @@ def test_every_fault_of_a_value_is_found_at_once() -> None:
     with pytest.raises(PolicyError) as caught:
         Policy(include=["a//b", "ok", "["], api="raed", min_restored=2, nme="x")
     assert len(caught.value.problems) == 5
-
-
-def test_lists_become_tuples_and_words_become_lists_of_one() -> None:
-    policy = Policy(include=["model/**"], match="name", rename=[Rename(checkpoint="a", model="b")])
-    assert policy.include == ("model/**",)
-    assert policy.match == ("name",)
-    assert policy.rename == (Rename(checkpoint="a", model="b"),)
-
-
-def test_defaults_are_strict() -> None:
-    assert Policy(name="strict") == STRICT
-    assert STRICT.include == ("**",)
-    assert STRICT.verify == "checksums"
-    assert not STRICT.allow_empty
-    assert Source(path=Path("zoo/ckpt-1")) == Source(path="zoo/ckpt-1", policy="strict")
-
-
-def test_policies_are_values() -> None:
-    policy = Policy(exclude=["model/head/**"], assert_="none")
-    assert policy == Policy(exclude=("model/head/**",), assert_="none")
-    assert policy != Policy(exclude=("model/head/**",))
-    assert {policy: 1}[copy.deepcopy(policy)] == 1
-    assert pickle.loads(pickle.dumps(policy)) == policy
-    assert Policy(**policy.model_dump()) == policy
-    assert (policy.file, policy.where("exclude", 0)) == ("", (0, 0))
-    with pytest.raises(ValueError, match="frozen"):
-        policy.api = "read"
-
-
-def test_input_specs_are_one_a_list_or_named() -> None:
-    one = InputSpec(shape=(None, 28, 28, 1))
-    build = Policy(
-        build={
-            "model": {"shape": [None, 28, 28, 1]},
-            "generator": [{"shape": [None, 28, 28, 1]}, one],
-            "encoder": {"image": one, "shape": {"shape": [2], "dtype": "int32"}},
-        }
-    ).build
-    assert build == {
-        "model": one,
-        "generator": (one, one),
-        "encoder": {"image": one, "shape": InputSpec(shape=(2,), dtype="int32")},
-    }
-
-
-def test_both_spellings_of_how_many_to_keep() -> None:
-    assert Manager(directory="a", max_to_keep=3).rules == (Keep(latest=3),)
-    assert Manager(directory="a", keep=[{"latest": 3}]).rules == (Keep(latest=3),)
-    assert Manager(directory="a", max_to_keep=None).rules == ()
-    rules = (Keep(latest=3), Keep(pin=(1,)))
-    assert Manager(directory="a", keep=rules).rules == rules
-
-
-def test_each_rule_of_what_to_keep() -> None:
-    keep = [
-        {"latest": 3},
-        {"best": 2, "monitor": "val_loss", "mode": "min"},
-        {"best": 1, "monitor": "accuracy", "mode": "max"},
-        {"every_n_steps": 1000},
-        {"every_n_hours": 12},
-        {"every_n_hours": 0.5},
-        {"pin": [0, 12]},
-    ]
-    rules = Manager(directory="a", keep=keep).rules
-    assert [rule.model_dump(exclude_none=True, mode="json") for rule in rules] == keep
-    assert rules[-1].pin == (0, 12)
-    assert len({*rules, Keep(latest=3)}) == len(rules)
-
-
-def test_when_to_save_and_how() -> None:
-    plain = Manager(directory="a")
-    assert (plain.save.every_minutes, plain.save.on_signal, plain.save.grace_seconds) == (
-        None,
-        (),
-        25,
-    )
-    assert (plain.durable, plain.enable_async, plain.if_busy) == (True, False, "wait")
-    assert (plain.on_nonfinite, plain.on_unsavable) == ("warn", "warn")
-    save = Save(every_minutes=10, on_signal=["SIGTERM", "SIGINT"], grace_seconds=0.5)
-    assert (save.every_minutes, save.on_signal, save.grace_seconds) == (
-        10,
-        ("SIGTERM", "SIGINT"),
-        0.5,
-    )
-    other = Manager(
-        directory="a",
-        durable=False,
-        enable_async=True,
-        if_busy="skip",
-        on_nonfinite="refuse",
-        on_unsavable="error",
-    )
-    assert (other.durable, other.enable_async, other.if_busy) == (False, True, "skip")
-    assert (other.on_nonfinite, other.on_unsavable) == ("refuse", "error")
-
-
-def test_a_config_finds_the_policy_of_each_source() -> None:
-    config = Config(
-        version=1,
-        policies={"resume": Policy(assert_="consumed")},
-        restore=Restore(
-            first_of=(
-                Source(path="a", policy="resume"),
-                Source(path="b", policy=Policy(api="read")),
-                Source(path="c"),
-            )
-        ),
-    )
-    assert config.restore is not None
-    found = [config.policy_of(source) for source in config.restore.first_of]
-    assert found == [Policy(name="resume", assert_="consumed"), Policy(api="read"), STRICT]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfckpt.core.selectors import MAX_PATTERN, Selector, compile_rename
-from tfckpt.core.similar import near_selectors, nearly_same
+from tfckpt.core.similar import near_selectors
 
 
 @pytest.mark.parametrize(
@@ -169,28 +169,3 @@ def test_a_misspelt_selector_suggests_what_it_may_have_meant() -> None:
     assert near_selectors("stp", NAMES) == near_selectors("stp/**", NAMES) == ["step"]
     assert near_selectors("dense/*", NAMES) == ["model/encoder/dense/*"]
     assert near_selectors("zzz/bias", NAMES) == ["model/encoder/dense/bias"]
-
-
-def test_nothing_near_suggests_nothing() -> None:
-    assert near_selectors("zzz/qqq", NAMES) == []
-    assert near_selectors("re:.*", NAMES) == []
-    assert near_selectors("model", []) == []
-    assert near_selectors("b" * MAX_PATTERN, NAMES) == []
-
-
-@pytest.mark.parametrize(
-    ("path", "other", "same"),
-    [
-        ("/runs/digit", "/runs/digits", True),
-        ("/rnus/digits", "/runs/digits", True),
-        ("/runs", "/runs/digits", True),
-        ("/runs/digits/best", "/runs/digits", True),
-        ("gs://runs/digit/a", "gs://runs/digits/a", True),
-        ("/runs/digits1", "/runs/digits2", False),
-        ("/runs/digits", "/runs/flowers", False),
-        ("/run/digit", "/runs/digits", False),
-        ("gs://runs/digits", "gs://run/digits", True),
-    ],
-)
-def test_directories_are_nearly_the_same_by_one_component(path: str, other: str, same: bool):
-    assert nearly_same(path, other) is nearly_same(other, path) is same

@@ -10,12 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given
-from hypothesis import strategies as st
 
 import tfckpt
-from tfckpt.core.inventory import Entry, Inventory, Role, Root
-from tfckpt.stored.formats.roots import moved_to
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,13 +28,6 @@ def net(k: Any, fill: float, compiled: bool = False) -> Any:
             slot.assign(np.full(slot.shape, fill))
     model.set_weights([np.full_like(weight, fill) for weight in model.get_weights()])
     return model
-
-
-def solver(k: Any, model: Any, steps: int) -> Any:
-    optimizer = k.optimizers.SGD(0.1, momentum=0.9)
-    optimizer.build(model.trainable_variables)
-    optimizer.iterations.assign(steps)
-    return optimizer
 
 
 def slots(optimizer: Any) -> list[Any]:
@@ -85,57 +74,6 @@ def test_a_lone_model_lands_on_none_of_several_of_other_keywords(flavour, live, 
     with pytest.raises(tfckpt.TfckptError):
         tfckpt.Checkpoint(**models).read(path).assert_nontrivial_match()
     assert [weight(model) for model in models.values()] == [0, 1]
-
-
-def test_a_lone_model_meets_a_lone_model_whatever_the_keywords(flavour, tmp_path) -> None:
-    path = tfckpt.Checkpoint(teacher=net(flavour, 7, True), step=tf.Variable(3)).write(
-        str(tmp_path / "ckpt")
-    )
-    model = net(flavour, 1, True)
-    tfckpt.Checkpoint(pupil=model, step=tf.Variable(0)).read(path).assert_consumed()
-    assert weight(model) == 7
-
-
-def test_all_that_a_model_has_moves_with_it(flavour, tmp_path) -> None:
-    """Its compiled optimizer with the slots, its seeds, and back again."""
-    one = str(tmp_path / "one")
-    path = tfckpt.Checkpoint(teacher=net(flavour, 7, True)).write(one)
-    models = {name: net(flavour, i, True) for i, name in enumerate(("student", "teacher"))}
-    both = tfckpt.Checkpoint(**models)
-    both.read(path).expect_partial()
-    assert [int(m.optimizer.iterations.numpy()) for m in models.values()] == [0, 7]
-    assert {float(np.max(slot)) for slot in slots(models["teacher"].optimizer)} == {7}
-    assert {float(np.max(slot)) for slot in slots(models["student"].optimizer)} == {0}
-
-    path = both.write(str(tmp_path / "two"))
-    alone = net(flavour, 2, True)
-    status = tfckpt.Checkpoint(teacher=alone).read(path)
-    status.assert_existing_objects_matched()
-    assert int(alone.optimizer.iterations.numpy()) == weight(alone) == 7
-    assert {float(np.max(slot)) for slot in slots(alone.optimizer)} == {7}
-
-
-@given(st.data())
-def test_no_value_is_lost_or_changed_by_moving(data: st.DataObject) -> None:
-    words = st.sampled_from(["model", "optimizer", "teacher", "student", "seed"])
-    kinds = st.sampled_from(["", "model", "optimizer"])
-    roots = st.dictionaries(words | st.just(""), st.builds(Root, words, kinds), max_size=4)
-    names = data.draw(st.lists(st.tuples(words, words, words).map("/".join), unique=True))
-    entries = {n: Entry(n, Role.WEIGHT, "float32", (), key=str(i)) for i, n in enumerate(names)}
-    inventory = Inventory("here", entries, roots=data.draw(roots))
-    moved = moved_to(inventory, data.draw(roots))
-    assert [e.key for e in moved.entries.values()] == [e.key for e in entries.values()]
-    assert all(name == entry.name for name, entry in moved.entries.items())
-    assert moved_to(inventory, inventory.roots) == inventory
-
-
-def test_an_optimizer_is_restored_into_the_one_of_its_keyword(flavour, tmp_path) -> None:
-    model = net(flavour, 7)
-    saved = tfckpt.Checkpoint(model=model, opt_b=solver(flavour, model, 7))
-    path = saved.write(str(tmp_path / "ckpt"))
-    optimizers = {"optimizer": solver(flavour, model, 1), "opt_b": solver(flavour, model, 2)}
-    tfckpt.Checkpoint(model=model, **optimizers).read(path).expect_partial()
-    assert [int(each.iterations.numpy()) for each in optimizers.values()] == [1, 7]
 
 
 def whole(k: Any, fill: float, subclassed: bool) -> Any:
@@ -187,16 +125,3 @@ def test_a_part_that_was_saved_beside_its_whole_is_found_by_its_keyword(
     for new in (dropped, declared):
         for one, other in zip(theirs.get_weights(), new.get_weights(), strict=True):
             np.testing.assert_array_equal(one, other)
-
-
-def test_two_optimizers_stay_under_their_keywords_where_one_alone_is_live(
-    flavour, tmp_path
-) -> None:
-    model = net(flavour, 7)
-    both = {"optimizer": solver(flavour, model, 3), "solver": solver(flavour, model, 7)}
-    alone = solver(flavour, model, 1)
-    for number, saver in enumerate((tf.train, tfckpt)):
-        path = saver.Checkpoint(model=model, **both).write(str(tmp_path / f"ckpt-{number}"))
-        alone.iterations.assign(1)
-        tfckpt.Checkpoint(model=model, solver=alone).read(path).expect_partial()
-        assert int(alone.iterations.numpy()) == 7

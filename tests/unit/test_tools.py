@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from zoo.command_line import document, run
+from zoo.command_line import run
 
 import tfckpt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-PROJECT = Path(__file__).resolve().parents[2]
 
 
 def build(keras: Any) -> Any:
@@ -60,22 +55,6 @@ def test_inspect_gives_values_record_and_statistics(runs: Path) -> None:
     assert len(repr(found)) < 1000
 
 
-def test_what_is_returned_has_the_document_of_the_command(runs: Path) -> None:
-    old, new = runs / "ckpt-1", runs / "ckpt-2"
-    assert tfckpt.inspect(runs).to_json() == document("inspect", runs)
-    read = json.loads(json.dumps(tfckpt.inspect(old, values=True).to_json()))
-    assert read == document("inspect", old, "--values")
-    assert tfckpt.diff(old, new).to_json() == document("diff", old, new, status=1)
-    wide = tfckpt.diff(old, new, values=True).to_json()
-    assert wide == document("diff", old, new, "--values", status=1)
-    verified = [verdict.to_json() for verdict in tfckpt.verify(runs)]
-    assert verified == document("verify", runs)["checkpoints"]
-    rows = [row.to_json() for row in tfckpt.list_checkpoints(runs)]
-    assert rows == document("list", runs)["checkpoints"]
-    rows = [row.to_json() for row in tfckpt.list_checkpoints(runs, keep=[{"latest": 1}])]
-    assert rows == document("list", runs, "--keep", "latest=1")["checkpoints"]
-
-
 def test_diff_compares_checkpoints_or_live_objects(runs: Path, flavour: Any) -> None:
     found = tfckpt.diff(runs / "ckpt-1", runs / "ckpt-3", values=True)
     assert not found.same
@@ -93,33 +72,6 @@ def test_diff_compares_checkpoints_or_live_objects(runs: Path, flavour: Any) -> 
     assert only.kind.value == "value"
     assert np.isclose(found.distances[only.a.name, only.b.name].largest, 0.5)  # type: ignore[index,union-attr]
     assert tfckpt.diff(path, model).not_compared > 0  # without `values`, no content is compared
-
-
-def test_verify_names_the_damaged_value_and_moves_it(runs: Path) -> None:
-    data = runs / "ckpt-2.data-00000-of-00001"
-    content = data.read_bytes()
-    at = content.index(np.ones(3, "float32").tobytes())
-    data.write_bytes(content[:at] + b"\7" + content[at + 1 :])
-    newest, damaged, oldest = tfckpt.verify(runs)
-    assert (newest.ok, damaged.ok, oldest.ok) == (True, False, True)
-    assert [fault.name for fault in damaged.faults] == ["model/hidden/bias"]
-    assert damaged.moved_to == ""
-    _, damaged, _ = tfckpt.verify(runs, quarantine=True)
-    assert Path(damaged.moved_to).parent == runs / "quarantine"
-    assert [row.number for row in tfckpt.list_checkpoints(runs)] == [3, 1]
-
-
-def test_list_marks_the_best_and_what_rules_would_delete(runs: Path) -> None:
-    rows = tfckpt.list_checkpoints(runs)
-    assert [(row.number, row.best_by, row.kept, row.delete) for row in rows] == [
-        (3, "", None, None),
-        (2, "loss", None, None),
-        (1, "", None, None),
-    ]
-    keep = [{"latest": 1}, {"best": 1, "monitor": "loss", "mode": "max"}, {"pin": [1]}]
-    rows = tfckpt.list_checkpoints(runs, keep=keep)
-    assert [(row.number, row.delete) for row in rows] == [(3, False), (2, True), (1, False)]
-    assert {"latest 1", "best 1 by loss (0.75)"} <= set(rows[0].kept or ())
 
 
 def test_rewrite_and_convert_write_what_plain_readers_find(runs: Path, flavour: Any) -> None:
@@ -234,55 +186,3 @@ def test_none_and_other_things_are_no_path(tmp_path: Path) -> None:
     path = tf.train.Checkpoint(a=tf.Variable(1.0)).save(str(tmp_path / "ckpt"))
     with pytest.raises(tfckpt.UntrackedError):
         tfckpt.diff(path, 3)
-
-
-def test_a_newer_checkpoint_that_cannot_be_read_is_passed_over(runs: Path) -> None:
-    (runs / "ckpt-3.index").write_bytes(b"")
-    for found in (tfckpt.inspect(runs), tfckpt.diff(runs, runs / "ckpt-2")):
-        assert [Path(path).name for path in found.rejected] == ["ckpt-3"]
-    assert tfckpt.inspect(runs).path == str(runs / "ckpt-2")
-    assert tfckpt.diff(runs, runs / "ckpt-2").same
-    tfckpt.rewrite(runs, runs / "new")
-    assert tfckpt.diff(runs / "new", runs / "ckpt-2").same
-
-
-LIGHT = """
-import sys, tfckpt
-path, other, new = sys.argv[1:]
-assert tfckpt.inspect(path, values=True).inventory.entries
-assert tfckpt.diff(path, other, values=True)
-assert all(verdict.ok for verdict in tfckpt.verify(path))
-assert tfckpt.list_checkpoints(path.rpartition("/")[0], keep=[{"latest": 1}])
-assert tfckpt.inspect(tfckpt.rewrite(path, new, cast="float16"))
-assert tfckpt.inspect(tfckpt.convert(path, f"{new}.safetensors", include=["model/**"]))
-assert not {"tensorflow", "keras", "tf_keras"} & set(sys.modules)
-"""
-
-
-def test_none_of_them_needs_tensorflow(tmp_path: Path) -> None:
-    import keras
-
-    checkpoint = tfckpt.Checkpoint(model=build(keras))
-    paths = [checkpoint.save(tmp_path / "ckpt") for _ in range(2)]
-    command = [sys.executable, "-c", LIGHT, *paths, str(tmp_path / "new")]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=PROJECT)
-    assert done.returncode == 0, done.stderr
-
-
-def test_progress_says_what_is_read_and_how_much(runs: Path) -> None:
-    import contextlib
-
-    seen: list[Any] = []
-
-    @contextlib.contextmanager
-    def progress(what: str) -> Any:
-        seen.append(what)
-        yield lambda done, total: seen.append((done, total))
-
-    tfckpt.inspect(runs / "ckpt-1", values=True, progress=progress)
-    assert seen[0] == str(runs / "ckpt-1")
-    done, total = seen[-1]
-    assert done == total > 0
-    seen.clear()
-    tfckpt.verify(runs, progress=progress)
-    assert next(one for one in seen if isinstance(one, str)) == f"1/3 {runs / 'ckpt-3'}"

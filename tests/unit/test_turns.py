@@ -7,7 +7,6 @@ begun there, and the other goes on once it has either come to wait for its turn 
 from __future__ import annotations
 
 import contextlib
-import copy
 import os
 import signal
 import threading
@@ -133,21 +132,6 @@ def test_two_restores_of_the_same_objects(
     assert values(held) == {2.0}
 
 
-def test_two_restores_of_objects_that_share_some(
-    saved: list[str], other: Other, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held = objects(0.0)
-    few = tfckpt.Checkpoint(a=held["a"], c=held["c"])
-    path = tfckpt.Checkpoint(a=tf.Variable(7.0), c=tf.Variable(7.0, dtype=tf.float64)).write(
-        saved[0] + "-few"
-    )
-    before_second_assignment(monkeypatch, lambda: other.begin(lambda: few.read(path)))
-    by_checkpoint(held, saved[0])
-    other.end()
-    assert values({"a": held["a"], "c": held["c"]}) == {7.0}
-    assert values({"b": held["b"], "d": held["d"]}) == {1.0}
-
-
 def test_a_save_in_the_middle_of_a_restore(
     saved: list[str], other: Other, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,25 +206,6 @@ def with_callback(do: Any, *, in_background: bool) -> tf.train.CheckpointOptions
     )
 
 
-@pytest.mark.parametrize("in_background", [False, True])
-def test_a_callback_of_a_save_restores(
-    in_background: bool, saved: list[str], tmp_path: Path
-) -> None:
-    held = objects(0.0)
-    checkpoint = tfckpt.Checkpoint(**held)
-    options = with_callback(lambda: checkpoint.read(saved[0]), in_background=in_background)
-    checkpoint.save(tmp_path / "ckpt", options)
-    checkpoint.sync()
-    assert values(held) == {1.0}
-
-
-def test_a_callback_of_a_save_saves(tmp_path: Path) -> None:
-    checkpoint = tfckpt.Checkpoint(**objects(1.0))
-    options = with_callback(lambda: checkpoint.write(tmp_path / "again"), in_background=False)
-    checkpoint.save(tmp_path / "ckpt", options)
-    assert (tmp_path / "again.index").exists()
-
-
 def test_a_callback_in_the_background_is_told_that_it_cannot_save(tmp_path: Path) -> None:
     checkpoint = tfckpt.Checkpoint(**objects(1.0))
     options = with_callback(lambda: checkpoint.write(tmp_path / "again"), in_background=True)
@@ -251,15 +216,6 @@ def test_a_callback_in_the_background_is_told_that_it_cannot_save(tmp_path: Path
     fresh = objects(0.0)
     tfckpt.Checkpoint(**fresh).restore(tmp_path / "ckpt-1").assert_consumed()
     assert values(fresh) == {1.0}
-
-
-def test_another_checkpoint_saves_in_the_background_of_the_first(tmp_path: Path) -> None:
-    held = objects(1.0)
-    checkpoint, second = tfckpt.Checkpoint(**held), tfckpt.Checkpoint(**held)
-    options = with_callback(lambda: second.write(tmp_path / "again"), in_background=True)
-    checkpoint.save(tmp_path / "ckpt", options)
-    checkpoint.sync()
-    assert (tmp_path / "again.index").exists()
 
 
 @pytest.mark.parametrize("what", ["save", "restore"])
@@ -287,38 +243,3 @@ def test_a_signal_handler_cannot_come_between_two_assignments(
     monkeypatch.undo()
     checkpoint.read(saved[0]).assert_existing_objects_matched()
     assert values(held) == {1.0}
-
-
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_process_forked_in_the_middle_has_the_lock_to_itself() -> None:
-    held, let_go = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with turns.assigning():
-            held.set()
-            let_go.wait(PATIENCE)
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    assert held.wait(PATIENCE)
-    child = os.fork()
-    if not child:
-        signal.alarm(int(PATIENCE))
-        with turns.live_objects():
-            os._exit(7)
-    _, status = os.waitpid(child, 0)
-    let_go.set()
-    thread.join(PATIENCE)
-    assert os.waitstatus_to_exitcode(status) == 7
-
-
-def test_a_copy_of_a_checkpoint_waits_for_itself_alone(tmp_path: Path) -> None:
-    checkpoint = tfckpt.Checkpoint(**objects(1.0))
-    checkpoint.save(tmp_path / "ckpt")
-    copied = copy.deepcopy(checkpoint)
-    with checkpoint._background.turn():
-        thread = threading.Thread(target=lambda: copied.save(tmp_path / "copy"))
-        thread.start()
-        thread.join(PATIENCE)
-        assert not thread.is_alive()
-    assert (tmp_path / "copy-2.index").exists()

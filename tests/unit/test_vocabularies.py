@@ -164,14 +164,6 @@ def test_more_words_are_refused(flavour, make, restore, tmp_path) -> None:
         restore(target, path)
 
 
-@pytest.mark.parametrize("match", ["name", "structure"])
-def test_no_way_of_matching_makes_other_words_the_same(flavour, match, tmp_path) -> None:
-    source, target = net(flavour, strings(flavour, OLD)), net(flavour, strings(flavour, NEW))
-    path = tfckpt.Checkpoint(model=source).save(str(tmp_path / "ckpt"))
-    with pytest.raises(tfckpt.RefusedError, match=r"the checkpoint has other\s+entries"):
-        tfckpt.restore(config(path, match=[match]), model=target)
-
-
 @ways
 @empty_too
 def test_a_layer_without_words_takes_them(flavour, make, restore, tmp_path) -> None:
@@ -207,20 +199,6 @@ def test_bins_that_were_adapted(flavour, tmp_path) -> None:
             by_checkpoint(other, path)
 
 
-def test_weights_of_words_come_with_them(flavour, tmp_path) -> None:
-    def tf_idf(weights: list[float]) -> Any:
-        arguments = {"output_mode": "tf_idf", "vocabulary": OLD, "idf_weights": weights}
-        return net(flavour, flavour.layers.StringLookup(**arguments))
-
-    source, target = tf_idf([0.1, 0.2, 0.3, 0.4]), tf_idf([0.5, 0.6, 0.7, 0.8])
-    for each in (source, target):
-        each.lookup.built = True  # as any layer that was called in a functional model
-    path = tfckpt.Checkpoint(model=source).save(str(tmp_path / "ckpt"))
-    assert not np.array_equal(called(target.lookup, strings), called(source.lookup, strings))
-    by_checkpoint(target, path)
-    np.testing.assert_array_equal(called(target.lookup, strings), called(source.lookup, strings))
-
-
 def test_words_that_need_weights_are_refused_in_words(flavour, tmp_path) -> None:
     source = flavour.layers.StringLookup(
         output_mode="tf_idf", vocabulary=OLD, idf_weights=[0.1, 0.2, 0.3, 0.4]
@@ -235,15 +213,6 @@ def test_words_that_need_weights_are_refused_in_words(flavour, tmp_path) -> None
     np.testing.assert_array_equal(target.head.get_weights()[0], before[0])
 
 
-def test_too_many_words_for_the_layer_are_refused(flavour, tmp_path) -> None:
-    source = net(flavour, strings(flavour, OLD))
-    target = net(flavour, flavour.layers.StringLookup(max_tokens=3))
-    path = tfckpt.Checkpoint(model=source).save(str(tmp_path / "ckpt"))
-    with pytest.raises(tfckpt.RestoreError, match="max_tokens is 3"):
-        by_checkpoint(target, path)
-    assert target.lookup.vocabulary_size() == 1
-
-
 def test_an_assertion_that_fails_takes_the_words_back(flavour, tmp_path) -> None:
     source, target = (net(flavour, strings(flavour, words)) for words in (OLD, None))
     path = tfckpt.Checkpoint(model=source, more=tf.Variable(1.0)).save(str(tmp_path / "ckpt"))
@@ -252,16 +221,6 @@ def test_an_assertion_that_fails_takes_the_words_back(flavour, tmp_path) -> None
     with pytest.raises(AssertionError):
         status.assert_consumed()
     assert target.lookup.vocabulary_size() == 1
-
-
-@layers
-def test_excluded_they_stay(flavour, make, tmp_path) -> None:
-    source, target = net(flavour, make(flavour, OLD)), net(flavour, make(flavour, NEW))
-    path = tfckpt.Checkpoint(model=source).save(str(tmp_path / "ckpt"))
-    expected = called(target.lookup, make)
-    tfckpt.restore(config(path, exclude=["model/lookup/**"]), model=target)
-    np.testing.assert_array_equal(called(target.lookup, make), expected)
-    np.testing.assert_array_equal(target.head.get_weights()[0], source.head.get_weights()[0])
 
 
 def written(model: Any, kind: str, directory: Any) -> str:
@@ -290,12 +249,6 @@ def test_a_file_without_them_is_loaded_with_a_warning(flavour, make, kind, tmp_p
     np.testing.assert_array_equal(target.head.get_weights()[0], source.head.get_weights()[0])
 
 
-def test_plain_tensorflows_checkpoint_still_passes_its_assertions(flavour, tmp_path) -> None:
-    source, target = (net(flavour, strings(flavour, OLD)) for _ in range(2))
-    path = written(source, "", tmp_path)
-    tfckpt.Checkpoint(model=target).restore(path).assert_consumed()
-
-
 def test_plain_tensorflow_restores_what_tfckpt_saved_of_them(flavour, tmp_path) -> None:
     source, target = (net(flavour, strings(flavour, OLD)) for _ in range(2))
     path = tfckpt.Checkpoint(model=source).save(str(tmp_path / "ckpt"))
@@ -306,19 +259,6 @@ def test_plain_tensorflow_restores_what_tfckpt_saved_of_them(flavour, tmp_path) 
     assert tf.train.load_variable(path, key).tolist() == [word.encode() for word in OLD]
 
 
-def test_a_later_save_has_the_words_of_then(flavour, tmp_path) -> None:
-    """Names are kept between saves, words are not."""
-    model = net(flavour, adapted(flavour, OLD))
-    checkpoint = tfckpt.Checkpoint(model=model)
-    first = checkpoint.save(str(tmp_path / "ckpt"))
-    model.lookup.set_vocabulary(NEW)
-    second = checkpoint.save(str(tmp_path / "ckpt"))
-    for path, words in ((first, OLD), (second, NEW)):
-        target = net(flavour, adapted(flavour, None))
-        by_checkpoint(target, path)
-        assert [str(word) for word in target.lookup.get_vocabulary()[1:]] == words
-
-
 def test_a_lost_record_costs_no_words(flavour, tmp_path) -> None:
     source, target, other = (net(flavour, strings(flavour, w)) for w in (OLD, None, NEW))
     path = tfckpt.Checkpoint(model=source).save(str(tmp_path / "ckpt"))
@@ -327,28 +267,6 @@ def test_a_lost_record_costs_no_words(flavour, tmp_path) -> None:
     np.testing.assert_array_equal(called(target.lookup, strings), called(source.lookup, strings))
     with pytest.raises(tfckpt.RefusedError, match=r"the checkpoint has other\s+entries"):
         by_checkpoint(other, path)
-
-
-def test_in_functional_models_numbers_do_not_matter(flavour, tmp_path) -> None:
-    def build() -> Any:
-        start = flavour.Input((), dtype="string")
-        words = flavour.layers.StringLookup(vocabulary=OLD)(start)
-        return flavour.Model(start, flavour.layers.Embedding(5, 2)(words))
-
-    source, target = build(), build()
-    path = tfckpt.Checkpoint(model=source).save(str(tmp_path / "ckpt"))
-    tfckpt.restore(config(path), model=target)
-    sample = tf.constant(SAMPLE[0])
-    np.testing.assert_array_equal(np.asarray(target(sample)), np.asarray(source(sample)))
-
-
-def test_a_checkpoint_of_an_earlier_version_is_loaded_with_the_warning(flavour, tmp_path) -> None:
-    """Its record has no vocabulary, and says that it is complete."""
-    source, target = (net(flavour, strings(flavour, OLD)) for _ in range(2))
-    path = tfckpt.Checkpoint(model=source).save(str(tmp_path / "ckpt"))
-    policy = {"exclude_checkpoint": ["**/vocabulary"]}
-    report = tfckpt.restore(config(path, **policy), model=target)
-    assert step_of(report).severity is Severity.WARN
 
 
 def saved(flavour: Any, words: list[str], directory: Any) -> str:
@@ -371,13 +289,6 @@ def test_an_average_has_the_words_that_all_have(flavour, tmp_path) -> None:
     ):
         tfckpt.restore(average, model=target)
     np.testing.assert_array_equal(target.head.get_weights()[0], before[0])
-
-
-def test_of_other_words_there_is_no_average(flavour, tmp_path) -> None:
-    average = [saved(flavour, words, tmp_path) for words in (OLD, NEW)]
-    config = {"version": 1, "restore": {"average": average}}
-    with pytest.raises(tfckpt.UnsupportedCheckpointError, match="the vocabulary differs"):
-        tfckpt.restore(config, model=net(flavour, strings(flavour, OLD)))
 
 
 def test_the_command_line_shows_rewrites_and_compares_them(

@@ -13,7 +13,7 @@ from collections import OrderedDict
 import h5py
 import numpy as np
 import pytest
-from zoo.edits import alike, behind_named, edited, suspect, two_ways
+from zoo.edits import alike, suspect, two_ways
 
 import tfckpt
 from tfckpt.live.inventory import collect
@@ -43,32 +43,6 @@ def test_layers_that_feed_what_another_one_fed_are_refused(flavour, kind, tmp_pa
     same = two_ways(flavour, False)
     tfckpt.Checkpoint(model=same).restore(path).expect_partial()
     alike(old, same)
-
-
-@KINDS
-def test_layers_that_are_fed_by_what_fed_another_one_are_refused(flavour, kind, tmp_path):
-    old = behind_named(flavour, False)
-    if (path := written(old, tmp_path / "model", kind)) is None:
-        return
-    said = suspect(path, behind_named(flavour, True))
-    assert (
-        "model/dense in the model gets its input from the layer that feeds model/dense_1 in the "
-        "checkpoint"
-    ) in said
-    same = behind_named(flavour, False)
-    tfckpt.Checkpoint(model=same).restore(path).expect_partial()
-    alike(old, same)
-
-
-@KINDS
-@pytest.mark.parametrize("edit", ["dropout", "append", "head"])
-def test_an_edit_that_moves_no_layer_is_restored(flavour, kind, edit, tmp_path):
-    old, new = edited(flavour, ""), edited(flavour, edit)
-    if (path := written(old, tmp_path / "model", kind)) is None:
-        return
-    tfckpt.Checkpoint(model=new).restore(path).expect_partial()
-    for one, other in list(zip(old.weights, new.weights, strict=False))[:6]:
-        np.testing.assert_array_equal(one.numpy(), other.numpy())
 
 
 def _dense(keras, count, **settings):
@@ -246,47 +220,6 @@ def test_what_a_configuration_does_not_tell_is_no_difference(flavour, build, tmp
     tfckpt.Checkpoint(model=new).restore(str(tmp_path / "model.keras")).assert_consumed()
     for one, other in zip(old.weights, new.weights, strict=True):
         np.testing.assert_array_equal(one.numpy(), other.numpy())
-
-
-@pytest.mark.parametrize("build", TOLD)
-def test_a_configuration_of_before_keywords_tells_the_same(build, tmp_path):
-    """Keras 2.0 wrote no keyword arguments where there were none."""
-    keras = pytest.importorskip("tf_keras")
-    if build in (keywords, operators, states):
-        return
-
-    def without(nodes):
-        if isinstance(nodes, list) and len(nodes) == 4 and nodes[3] == {}:
-            return nodes[:3]
-        if isinstance(nodes, dict):
-            return {key: without(node) for key, node in nodes.items()}
-        return [without(node) for node in nodes] if isinstance(nodes, list) else nodes
-
-    model = build(keras)
-    path = written(model, tmp_path / "model", ".h5")
-    live = collect({"model": model})
-    known = {"roots": live.roots, "bases": live.weak_bases}
-    with open_checkpoint(path, **known) as stored:
-        told = _wires(stored.inventory)
-    _edit(path, without)
-    with open_checkpoint(path, **known) as stored:
-        assert _wires(stored.inventory) == told
-
-
-@pytest.mark.parametrize("order", [1, -1])
-def test_arguments_are_compared_by_their_names_across_flavours(order, tmp_path):
-    """What feeds `key` comes first in a model of Keras 3, what feeds `value` in one of tf_keras."""
-
-    def model(library):
-        keras = pytest.importorskip(library)
-        inputs = keras.Input((4, 3))
-        one, two, three = (layer(inputs) for layer in _dense(keras, 3))
-        attention = keras.layers.MultiHeadAttention(2, 2)
-        return keras.Model(inputs, attention(one, value=two, key=three))
-
-    old, new = (model(library) for library in ("keras", "tf_keras")[::order])
-    path = tfckpt.Checkpoint(model=old).save(str(tmp_path / "ckpt"))
-    suspect(path, new)
 
 
 NONSENSE = {

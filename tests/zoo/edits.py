@@ -48,16 +48,6 @@ def two_ways(keras, swapped):
     return keras.Model(inputs, keras.layers.Subtract()(outputs))
 
 
-def behind_named(keras, swapped):
-    """Two unnamed layers, each behind a named one, and a ReLU on one of the two ways."""
-    inputs = keras.Input((3,))
-    left, right = (keras.layers.Dense(3, name=name)(inputs) for name in ("l", "r"))
-    ends = [keras.layers.ReLU()(left), right]
-    layers = keras.layers.Dense(3), keras.layers.Dense(3)
-    pairs = zip(layers, ends[::-1] if swapped else ends, strict=True)
-    return keras.Model(inputs, keras.layers.Subtract()([one(x) for one, x in pairs]))
-
-
 def edited(keras, edit):
     """Two unnamed layers side by side, and a head: with a layer more, or another head."""
     inputs = keras.Input((3,))

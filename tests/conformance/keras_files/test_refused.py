@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import h5py
-import numpy as np
 import pytest
 from zoo.keras_savers import equal, fill, restore, save
 
@@ -104,22 +103,6 @@ def test_a_frozen_layer_inside_another_shifts_no_value(frozen: int, tmp_path: Pa
         assert all((a == b).all() for a, b in zip(before, model.get_weights(), strict=True))
 
 
-def test_names_given_to_inner_layers_come_before_places(flavour: Any, tmp_path: Path) -> None:
-    def build(*names: str | None) -> Any:
-        return flavour.Sequential([flavour.Input((3,)), chain(flavour, *names)])
-
-    written = build("a", "b")
-    fill(written, 1)
-    path = save(written, tmp_path, ".h5")
-    with pytest.raises(RefusedError, match="'x'"):
-        restore(path, build("x", "y"))
-    with pytest.raises(RefusedError):
-        restore(path, build("a", "y"))
-    model = build("a", "b")
-    restore(path, model)
-    assert equal(written, model)
-
-
 @pytest.mark.parametrize("suffix", [".weights.h5", ".keras"])
 def test_an_optimizer_that_does_not_train_all_says_what_to_do(suffix: str, tmp_path: Path) -> None:
     keras = pytest.importorskip("keras")
@@ -137,22 +120,6 @@ def test_an_optimizer_that_does_not_train_all_says_what_to_do(suffix: str, tmp_p
     reset = {"slots": "reset", "iterations": "reset", "hyperparameters": "config"}
     restore(path, model, optimizer=reset, on_unexpected="ignore")
     assert equal(written, model)
-
-
-def test_an_optimizer_of_the_other_keras_is_known_by_index(flavour: Any, tmp_path: Path) -> None:
-    other = pytest.importorskip("tf_keras" if flavour.__name__ == "keras" else "keras")
-    written = compiled(chain(flavour, None, None), flavour.optimizers.Adam())
-    for at, moment in enumerate([*moments(written)]):
-        moment.assign(moment + at + 1)
-    path = save(written, tmp_path, ".weights.h5")
-    model = compiled(chain(other, None, None), other.optimizers.Adam())
-    restore(path, model)
-    for old, new in zip(moments(written), moments(model), strict=True):
-        np.testing.assert_array_equal(np.asarray(old), np.asarray(new))
-
-
-def moments(model: Any) -> list[Any]:
-    return [*model.optimizer._momentums, *model.optimizer._velocities]
 
 
 @pytest.mark.parametrize("attribute", ["layer_names", "weight_names"])

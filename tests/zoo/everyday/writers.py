@@ -37,10 +37,6 @@ def as_root(program: Program, folder: Path, keras: Any) -> str:
     return str(tf.train.Checkpoint(program.model).write(str(folder / "weights")))
 
 
-def called_net(program: Program, folder: Path, keras: Any) -> str:
-    return str(tf.train.Checkpoint(net=program.model).save(str(folder / "ckpt")))
-
-
 def by_manager(library: Any) -> Writer:
     """The directory of a manager, after three saves."""
 

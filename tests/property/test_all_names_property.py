@@ -1,0 +1,206 @@
+"""What holds for the names of every tree, every listing and every file of keys."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tfckpt.core.inventory import ATTRIBUTES, Entry, Inventory, Role
+from tfckpt.core.name_tree import ordered, rows, tree
+from tfckpt.core.names import Names, Node, NodeKind, assign, walk
+from tfckpt.stored.formats.tf1_names import name_keys
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+
+
+EDGES = ("a", "_a", "__a", "b", "kernel", "depthwise_kernel", "0", "1", "x/y", "x")
+LABELS = (("dense", "dense"), ("dense_4", "dense"), ("conv", "conv"), ("head", ""), ("", ""))
+KEYWORDS = ("model", "generator", "step", "optimizer")
+
+
+@st.composite
+def trees(draw: Callable[..., Any]) -> dict[str, Node]:
+    """Roots of a graph in which nodes are shared, cycles included, as live objects have them."""
+    size = draw(st.integers(1, 9))
+    kinds = st.sampled_from((NodeKind.VALUE, NodeKind.GROUP, NodeKind.GROUP, NodeKind.SEQUENCE))
+    nodes = [Node(draw(kinds)) for _ in range(size)]
+    for index, node in enumerate(nodes):
+        if node.kind is NodeKind.VALUE:
+            node.role = draw(st.sampled_from((Role.WEIGHT, Role.WEIGHT, Role.SEED)))
+            continue
+        node.label, node.base = draw(st.sampled_from(LABELS))
+        if node.kind is NodeKind.SEQUENCE:
+            later = nodes[index + 1 :]  # no model is a layer of its own layers
+            node.layers = _layers(
+                draw(st.lists(st.sampled_from(later), max_size=4) if later else st.just([]))
+            )
+        edges = draw(st.lists(st.sampled_from(EDGES), max_size=4, unique=True))
+        node.children = [(edge, draw(st.sampled_from(nodes))) for edge in edges]
+    keywords = draw(st.lists(st.sampled_from(KEYWORDS), min_size=1, unique=True))
+    return {keyword: draw(st.sampled_from(nodes)) for keyword in keywords}
+
+
+def _layers(found: list[Node]) -> list[Node]:
+    """Each once and of different names, as Keras demands."""
+    by_label = {node.label: node for node in found if node.kind is not NodeKind.VALUE}
+    return list(by_label.values())
+
+
+def named(roots: dict[str, Node]) -> Names:
+    return assign(roots, {keyword for keyword in roots if keyword in {"model", "generator"}})
+
+
+def reachable(roots: dict[str, Node]) -> dict[int, Node]:
+    return {
+        id(node): node
+        for root in roots.values()
+        for node in walk(root)
+        if node.kind is NodeKind.VALUE
+    }
+
+
+@given(trees())
+def test_every_value_has_exactly_one_name(roots) -> None:
+    found = named(roots).values
+    assert {id(name.node) for name in found} == reachable(roots).keys()
+    assert len({id(name.node) for name in found}) == len(found)
+    assert len({name.name for name in found}) == len(found)
+
+
+@given(trees(), st.randoms(use_true_random=False))
+def test_names_do_not_depend_on_the_order_of_attributes_and_keywords(
+    roots, order: random.Random
+) -> None:
+    before = {id(name.node): name.name for name in named(roots).values}
+    for root in roots.values():
+        for node in walk(root):
+            order.shuffle(node.children)
+    keywords = list(roots)
+    order.shuffle(keywords)
+    again = named({keyword: roots[keyword] for keyword in keywords})
+    assert {id(name.node): name.name for name in again.values} == before
+
+
+@given(trees())
+def test_every_alias_leads_to_the_values_of_what_it_stands_for(roots) -> None:
+    names = named(roots)
+    entries = {n.name: Entry(n.name, n.role, "float32", ()) for n in names.values}
+    inventory = Inventory("", entries, aliases=names.aliases)
+    for alias, path in names.aliases.items():
+        assert path not in names.aliases
+        for name, entry in entries.items():
+            other = alias + name[len(path) :]
+            if (name + "/").startswith(path + "/") and other not in entries:
+                assert inventory.find(other) is entry
+
+
+@given(trees())
+def test_a_stack_lists_the_layers_that_its_names_go_through(roots) -> None:
+    names = named(roots)
+    for path, held in names.containers.items():
+        assert len({layer.place for layer in held.layers}) == len(held.layers)
+        if held.kind != ATTRIBUTES:  # the trees have slashes in these, Python has none
+            assert all("/" not in layer.place for layer in held.layers), path
+
+
+LONG = "9" * 30
+PARTS = st.sampled_from(["", "a", "b", "0", "00", "1", "01", "2", "10", "a_2", "a_10", "٣", LONG])
+NAMES = st.lists(
+    st.one_of(
+        st.lists(PARTS, min_size=1, max_size=4).map("/".join).filter(bool),
+        st.integers(0, 120).map(lambda depth: "/".join(["d"] * depth + ["leaf"])),
+    ),
+    unique=True,
+    max_size=30,
+)
+
+
+def entries(names):
+    return [Entry(n, Role.WEIGHT, "float32", (i,), 4 * i) for i, n in enumerate(names, 1)]
+
+
+@given(NAMES)
+def test_every_subtree_has_the_sum_of_what_is_below_it(names):
+    values = entries(names)
+    root = tree(values)
+    assert (root.count, root.nbytes) == (len(values), sum(one.nbytes for one in values))
+    for row in rows(root, fold=False):
+        if row.entry is not None:
+            assert row.name == row.entry.name
+            continue
+        below = [e for e in values if e.name == row.name or e.name.startswith(f"{row.name}/")]
+        assert (row.count, row.nbytes) == (len(below), sum(one.nbytes for one in below))
+
+
+@given(NAMES)
+def test_every_value_is_in_it_once(names):
+    assert sorted(one.name for one in ordered(entries(names))) == sorted(names)
+
+
+@given(st.lists(PARTS.filter(bool), unique=True))
+def test_siblings_that_differ_in_a_number_ascend_and_no_other_moves(parts):
+    shown = [one.name for one in ordered(entries(parts))]
+    kinds = [re.sub("[0-9]+", "#", part) for part in parts]
+    assert [re.sub("[0-9]+", "#", name) for name in shown] == kinds
+    for kind in set(kinds):
+        numbers = [
+            int(n)
+            for name in shown
+            if "#" in kind
+            for n in re.findall("[0-9]+", name)
+            if re.sub("[0-9]+", "#", name) == kind
+        ]
+        assert numbers == sorted(numbers)
+
+
+WORDS = [
+    "", "dense", "dense_4", "kernel", "Adam", "Adam_1", "RMSProp_2", "m", "v", "training", "iter",
+    "Adafactor", "ExponentialMovingAverage", "lstm_cell", "recurrent_kernel", "forward_a",
+    "backward_a", "w_slot_vr", "w_slot_v", "w", "global_step", "beta1_power", "beta1_power_7", "~2",
+    "multi_head_attention", "query", "adam_m", "learning_rate", "é", "a:0", ":0",
+]  # fmt: skip
+KEYS = st.lists(st.sampled_from(WORDS), min_size=1, max_size=5).map("/".join) | st.text(max_size=9)
+SHAPES = st.sampled_from([(), (3,), (4,), (3, 4)])
+
+
+class Value(NamedTuple):
+    dtype: str
+    shape: tuple[int, ...]
+    nbytes: int = 4
+    crc32c: int | None = None
+
+
+@given(st.dictionaries(KEYS, SHAPES, max_size=12))
+@example({"//kernel": (3,), "///": (3,), "a//kernel": (3,), "//": ()})  # was read without end
+def test_every_key_is_one_value(shapes) -> None:
+    values = {key: Value("float32", shape) for key, shape in shapes.items()}
+    inventory = name_keys("here", values)
+    assert sorted(entry.key for entry in inventory.entries.values()) == sorted(shapes)
+    for name, entry in inventory.entries.items():
+        assert entry.name == name
+        assert (entry.shape, entry.dtype) == (shapes[entry.key], "float32")
+        if entry.of:
+            variable = inventory.entries[entry.of]
+            assert entry.role is Role.SLOT
+            assert variable.role is Role.WEIGHT
+            assert set(entry.shape) <= set(variable.shape)
+
+
+@given(st.dictionaries(KEYS, SHAPES, max_size=12), st.randoms())
+def test_the_order_of_the_keys_says_nothing(shapes, random) -> None:
+    def names(keys) -> dict[str, str]:
+        inventory = name_keys("here", {key: Value("float32", shapes[key]) for key in keys})
+        plain = (e for e in inventory.entries.values() if "~" not in e.name)
+        return {entry.key: entry.name for entry in plain}
+
+    keys = sorted(shapes)
+    shuffled = random.sample(keys, len(keys))
+    first, second = names(keys), names(shuffled)
+    assert {k: first[k] for k in first.keys() & second.keys()} == {
+        k: second[k] for k in first.keys() & second.keys()
+    }

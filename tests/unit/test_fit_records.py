@@ -1,0 +1,354 @@
+"""Values and places of a training as a record has them; arguments of the callback of one line."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import random
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from zoo.fits import through_json
+
+import tfckpt
+import tfckpt.callbacks
+from tfckpt.errors import DamagedCheckpointError
+from tfckpt.live import generators
+from tfckpt.policy import Policy
+from tfckpt.stored.bundles.bundle import Bundle
+from tfckpt.training.json_values import MAX_BITS, NoJSONError, decode, encode
+from tfckpt.training.position import Position, position_in
+
+DTYPES = st.sampled_from(["?", "i1", "i4", "i8", "u8", "f2", "f4", "f8"])
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text()
+    | hnp.arrays(DTYPES, ()).map(lambda array: array[()])
+)
+data = st.recursive(
+    scalars | hnp.arrays(DTYPES, hnp.array_shapes(min_side=0)),
+    lambda inner: (
+        st.lists(inner)
+        | st.lists(inner).map(tuple)
+        | st.dictionaries(st.text() | st.sampled_from(["$int", "$"]) | st.integers(), inner)
+    ),
+    max_leaves=20,
+)
+
+
+def alike(one: Any, other: Any) -> bool:
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return list(map(repr, one)) == list(map(repr, other)) and all(
+            map(alike, one.values(), other.values())
+        )
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(alike, one, other))
+    if isinstance(one, np.ndarray):
+        return one.dtype == other.dtype and repr(one.tolist()) == repr(other.tolist())
+    return repr(one) == repr(other)  # tells -0.0 from 0.0, and NaN is NaN
+
+
+@given(data)
+def test_a_value_comes_back_as_it_was(value: Any) -> None:
+    assert alike(decode(through_json(encode(value))), value)
+
+
+def test_what_is_nested_without_end_is_refused() -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    with pytest.raises(NoJSONError, match="levels"):
+        encode(endless)
+
+
+@given(st.sampled_from([1, -1]), st.integers(1, 64))
+def test_a_number_is_as_long_as_a_person_would_have_it(sign: int, over: int) -> None:
+    longest = sign * ((1 << MAX_BITS) - 1)
+    assert decode(through_json(encode(longest))) == longest
+    with pytest.raises(NoJSONError, match="bits"):
+        encode(longest * (1 << over))
+
+
+ML_DTYPES = ["bfloat16", "float8_e4m3fn", "float8_e5m2", "int4", "uint4"]
+
+
+@pytest.mark.parametrize("name", ML_DTYPES)
+def test_small_types_come_back(name: str) -> None:
+    import ml_dtypes
+
+    array = np.array([0, 1, 2], getattr(ml_dtypes, name))
+    back = decode(through_json(encode(array)))
+    assert back.dtype == array.dtype
+    np.testing.assert_array_equal(back.astype(float), [0, 1, 2])
+
+
+def nested(depth: int) -> Any:
+    value: Any = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+# What a record may say that nobody has encoded, and what it would come to.
+FORGED = {
+    "text of 900 MB": {"$array": ["S900000000", [2], [1, 2]]},
+    "Unicode of 3.6 GB": {"$array": ["U900000000", [2], [1, 2]]},
+    "bytes of 900 MB": {"$array": ["V900000000", [1], [1]]},
+    "a scalar of 900 MB": {"$V8": 900_000_000},
+    "a scalar of text": {"$S9": 1},
+    "a field list": {"$array": ["f8,(100000000,)f8", [1], [0]]},
+    "a list of fields": {"$array": [[["a", "f8"]], [1], [0]]},
+    "a repeated type": {"$array": ["(100000000,)f8", [1], [0]]},
+    "objects": {"$array": ["O", [1], [0]]},
+    "dates": {"$array": ["datetime64[s]", [1], [0]]},
+    "sixteen bytes": {"$array": ["complex128", [1], [0]]},
+    "long double": {"$longdouble": 1},
+    "a shape that is not that of the elements": {"$array": ["int8", [900_000_000], [0]]},
+    "a shape that is guessed": {"$array": ["int8", [-1], [0, 1]]},
+    "a side that no array has": {"$array": ["int8", [0, 1 << 60], []]},
+    "many dimensions": {"$array": ["int8", [1] * 40, [0]]},
+    "many elements": {"$array": ["int8", [10_001], [0] * 10_001]},
+    "lists for elements": {"$array": ["int8", [1], [[0] * 100]]},
+    "a list for a scalar": {"$int8": [0] * 100},
+    "a long number": {"$int": "f" * 1_000_000},
+    "no number": {"$int": 5},
+    "text for infinity": {"$float": "1" * 400},
+    "a deep list": nested(900),
+    "deep tuples": {"$tuple": [{"$tuple": [nested(20)]}]},
+    "deep mappings": {"$dict": [[1, {"$dict": [[1, nested(20)]]}]]},
+}
+
+
+@pytest.mark.parametrize("value", FORGED.values(), ids=FORGED)
+def test_what_nobody_encoded_is_refused_before_memory_is_taken(value: Any) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises((OverflowError, TypeError, ValueError)):
+            decode(value)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 << 20
+
+
+PLACE = Position(
+    fit=0,
+    initial_epoch=0,
+    epochs=4,
+    epoch=1,
+    calls=2,
+    ended=False,
+    passes=3,
+    pulled=2,
+    goes_on=False,
+    validated=0,
+    steps=None,
+    steps_per_execution=1,
+    inferred_steps=None,
+    data="saved",
+    source={},
+    content="0c0ffee0",
+    element="",
+    global_seed=7,
+    stopped=False,
+    counter=None,
+    logs={"loss": 0.5},
+    generators={},
+    first={},
+    callbacks={},
+    arrays=[],
+)
+
+
+@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(Position)])
+def test_what_is_none_is_damage(field: str) -> None:
+    for wrong in (
+        -1 if field != "global_seed" else "1",
+        1.5,
+        [1] if field == "logs" else {1: 2}.keys(),
+    ):
+        training = PLACE.to_json()
+        training["fit"][field] = wrong
+        with pytest.raises(DamagedCheckpointError, match=field):
+            position_in(training, "ckpt-1")
+    training = PLACE.to_json()
+    del training["fit"][field]
+    with pytest.raises(DamagedCheckpointError, match="not complete"):
+        position_in(training, "ckpt-1")
+
+
+def test_generators_of_the_process_go_on_where_they_were() -> None:
+    import keras
+    import tensorflow as tf
+    from tensorflow.python.eager import context
+
+    def draw() -> list[float]:
+        return [
+            random.random(),
+            random.gauss(0, 1),
+            float(np.random.normal()),
+            float(tf.random.normal(())),
+            float(keras.random.normal(())),
+            float(tf.random.get_global_generator().normal(())),
+        ]
+
+    keras.utils.set_random_seed(5)
+    draw()
+    saved = json.loads(json.dumps(generators.take()))
+    expected = draw()
+    assert draw() != expected
+    context.context().clear_kernel_cache()  # as in a new process
+    generators.put(saved)
+    assert draw() == expected
+
+
+@pytest.mark.parametrize("bad", [{"python": [3, "AAAA", None]}, {"numpy": ["AAAA", 1, 0, 0.0]}])
+def test_a_state_that_is_none_is_no_state(bad: dict) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        generators.put(bad)
+
+
+@pytest.fixture
+def model(flavour) -> Any:
+    return flavour.Sequential([flavour.Input((4,)), flavour.layers.Dense(2, name="a")])
+
+
+def test_the_model_comes_first(model, tmp_path) -> None:
+    with pytest.raises(TypeError, match=r"^resume\(model, directory\): the model comes first"):
+        tfckpt.callbacks.resume("runs/digits", model)
+    with pytest.raises(TypeError, match="the model comes first, found the text '/"):
+        tfckpt.callbacks.resume(tmp_path, model)
+    with pytest.raises(TypeError, match="the directory must be a path, found Sequential"):
+        tfckpt.callbacks.resume(model, model)
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'directory'"):
+        tfckpt.callbacks.resume(model)
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("save_best_only", "Keras: `save_best=1` keeps the best besides the newest"),
+        ("save_weights_only", "Keras: a restart also needs the optimizer"),
+        ("filepath", "Keras: the directory is the second argument"),
+        ("backup_dir", "Keras: the directory is the second argument"),
+        ("period", "Keras: `save_freq` is 'epoch' or a number of batches"),
+        ("best", "Keras: `save_best=2` keeps the two best"),
+        ("save_before_preemption", r"Keras: `on_signal=\['SIGTERM'\]`"),
+        ("max_to_kep", "did you mean `max_to_keep`?"),
+        ("on_exception", r"`on_signal=\['SIGINT'\]` saves on Ctrl-C"),
+    ],
+)
+def test_a_word_of_keras_names_the_one_that_stands_for_it(model, tmp_path, word, said) -> None:
+    with pytest.raises(TypeError, match=rf"^resume\(\) has no argument '{word}'.*{said}"):
+        tfckpt.callbacks.resume(model, tmp_path, **{word: True})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_pythons_own_signature_is_readable() -> None:
+    parameters = inspect.signature(tfckpt.callbacks.resume).parameters
+    assert list(parameters)[:3] == ["model", "directory", "save_freq"]
+    assert list(parameters)[-1] == "objects"
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "said"),
+    [
+        ("save_freq", "batch", "save_freq: expected 'epoch' or a number of batches, found 'batch'"),
+        ("save_freq", 1.5, "save_freq: expected a whole number, found the number 1.5"),
+        ("save_freq", 0, "save_freq: expected more than 0, found the number 0"),
+        ("mode", "least", "mode: expected 'min' or 'max', found the text 'least'"),
+        ("save_best", True, "save_best: expected a whole number, found true"),
+        ("max_to_keep", 0, "max_to_keep: expected more than 0, found the number 0"),
+        ("on_signal", "SIGTERM", "on_signal: expected a list, found the text 'SIGTERM'"),
+        ("on_signal", ["SIGKILL"], r"on_signal\[0\]: no program can save when it receives SIGKILL"),
+        ("policy", {"exlude": ["a"]}, "policy.exlude: unknown key\n  did you mean `exclude`?"),
+        ("policy", "resme", "policy: there is no policy `resme`"),
+    ],
+)
+def test_an_error_names_the_argument(model, tmp_path, argument, value, said) -> None:
+    said = said.replace("?", r"\?")
+    with pytest.raises(tfckpt.PolicyError, match=f"^tfckpt.callbacks.resume: {said}") as error:
+        tfckpt.callbacks.resume(model, tmp_path, **{argument: value})
+    assert "manager." not in str(error.value)
+    assert "mapping:" not in str(error.value)
+
+
+@pytest.mark.parametrize("kind", [dict, Policy.model_validate], ids=["mapping", "Policy"])
+def test_a_policy_is_a_mapping_or_a_policy(model, tmp_path, kind) -> None:
+    policy = kind({"training_state": ["epoch", "seeds", "callbacks"]})
+    model.compile("sgd", "mse")
+    assert tfckpt.callbacks.resume(model, tmp_path, policy=policy) is not None
+
+
+def flip(prefix: str, key: str) -> None:
+    with Bundle.open(prefix) as bundle:
+        entry = bundle.entries[key]
+        path = bundle.path(entry.shard)
+    with Path(path).open("r+b") as file:
+        file.seek(entry.offset)
+        byte = file.read(1)[0]
+        file.seek(entry.offset)
+        file.write(bytes([byte ^ 1]))
+
+
+def resumed_model() -> keras.Model:
+    built = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, name="a")])
+    built.compile("sgd", "mse")
+    return built
+
+
+class Killed(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch: int, logs: object = None) -> None:
+        if batch == 2:
+            raise ZeroDivisionError
+
+
+def resumed_data() -> tf.data.Dataset:
+    x = np.ones((8, 2), "float32")
+    return tf.data.Dataset.from_tensor_slices((x, x[:, :1])).shuffle(8, seed=1).batch(2)
+
+
+@pytest.mark.parametrize("what", ["string", "variant"], ids=["graph", "iterator"])
+def test_what_tensorflow_reads_is_passed_over_by_fit(
+    what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = resumed_model()
+    resume = tfckpt.callbacks.resume(first, tmp_path, save_freq=1)
+    with pytest.raises(ZeroDivisionError):
+        first.fit(resumed_data(), epochs=1, callbacks=[resume, Killed()])
+    (newest, before) = (f"ckpt-{one.number}" for one in tfckpt.list_checkpoints(tmp_path)[:2])
+    with Bundle.open(str(tmp_path / newest)) as bundle:
+        key = next(key for key, entry in bundle.entries.items() if entry.dtype == what)
+    flip(str(tmp_path / newest), key)
+    assert [one.ok for one in tfckpt.verify(tmp_path)][:2] == [False, True]
+    again = resumed_model()
+    again.fit(resumed_data(), epochs=2, callbacks=[tfckpt.callbacks.resume(again, tmp_path)])
+    said = capsys.readouterr().out
+    assert f"restored {tmp_path / before}" in said
+    assert int(again.optimizer.iterations) == 8
+
+
+def test_a_damaged_step_is_passed_over(tmp_path: Path) -> None:
+    step = tf.Variable(0, dtype=tf.int64)
+    manager = tfckpt.CheckpointManager(tfckpt.Checkpoint(step=step), tmp_path, None)
+    for number in (1, 2):
+        step.assign(number)
+        manager.save()
+    flip(str(tmp_path / "ckpt-2"), "step/.ATTRIBUTES/VARIABLE_VALUE")
+    step.assign(0)
+    report = tfckpt.restore(tmp_path, step=step)
+    assert report.path == str(tmp_path / "ckpt-1")
+    assert int(step) == 1

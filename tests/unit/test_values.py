@@ -1,0 +1,234 @@
+"""Casts, dtypes, buffers, unknown shapes, deep objects: which values are restored, bit by bit."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfckpt
+from tfckpt.core.dtypes import LostNumberError, can_cast, cast, numpy_dtype
+from tfckpt.live import apply
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("stored", "dtype"),
+    [
+        (1e6, "float16"),
+        (float(2**40), "int32"),
+        (float("nan"), "int32"),
+        (-1.0, "uint8"),
+        (0.5, "int8"),
+    ],
+)
+def test_a_cast_that_would_lose_a_value_is_refused(stored, dtype, tmp_path) -> None:
+    path = tfckpt.Checkpoint(a=tf.Variable(1.0), b=tf.Variable(stored)).save(tmp_path / "ckpt")
+    a, b = tf.Variable(0.0), tf.Variable(tf.cast(3, dtype))
+    policy = {"on_dtype_mismatch": "cast"}
+    with pytest.raises(tfckpt.RestoreError, match=f"b: {dtype} cannot hold"):
+        tfckpt.restore({"version": 1, "restore": {"path": path, "policy": policy}}, a=a, b=b)
+    assert (float(a), int(b)) == (0.0, 3)
+
+
+def test_a_cast_that_rounds_is_a_cast(tmp_path) -> None:
+    path = tfckpt.Checkpoint(a=tf.Variable(1.1), b=tf.Variable(float("inf"))).save(tmp_path / "c")
+    a, b = tf.Variable(tf.cast(0, "bfloat16")), tf.Variable(tf.cast(0, "float16"))
+    policy = {"on_dtype_mismatch": "cast"}
+    tfckpt.restore({"version": 1, "restore": {"path": path, "policy": policy}}, a=a, b=b)
+    assert float(a) == float(tf.cast(1.1, "bfloat16"))
+    assert float(b) == float("inf")
+
+
+@pytest.mark.parametrize("small", ["float8_e5m2", "float8_e4m3fn", "int4"])
+def test_small_dtypes_widen_safely_and_nothing_narrows_to_them(small) -> None:
+    wide, kind = numpy_dtype("float32"), numpy_dtype(small)
+    every = np.arange(256, dtype=np.uint8).view(kind) if kind.name != "int4" else np.arange(-8, 8)
+    every = every.astype(kind)[np.isfinite(every.astype(np.float64))]
+    assert can_cast(small, "float32", "safe")
+    np.testing.assert_array_equal(cast(every, wide).astype(kind), every)
+    assert not can_cast("float32", small, "safe")
+    assert not can_cast("int8", small, "safe")
+    with pytest.raises(LostNumberError, match=f"{small} cannot hold 1000000.0, which is float32"):
+        cast(np.array([1e6], np.float32), kind)
+
+
+def _dropout(monkeypatch, dtype: str, seed: int) -> keras.Model:
+    """Seeds were uint32 in Keras 3.1 and int64 later."""
+    monkeypatch.setattr(keras.src.backend, "random_seed_dtype", lambda: dtype)
+    return keras.Sequential([keras.Input((2,)), keras.layers.Dropout(0.5, seed=seed, name="drop")])
+
+
+def test_a_seed_of_an_older_keras_is_taken_as_it_is(monkeypatch, tmp_path) -> None:
+    old, new = _dropout(monkeypatch, "uint32", 7), _dropout(monkeypatch, "int64", 8)
+    old(np.ones((1, 2)), training=True)
+    path = tfckpt.Checkpoint(model=old).save(tmp_path / "ckpt")
+    tfckpt.Checkpoint(model=new).restore(path).assert_consumed()
+    states = [model.layers[0].seed_generator.state.numpy() for model in (old, new)]
+    assert (states[0].dtype, states[1].dtype) == (np.uint32, np.int64)
+    np.testing.assert_array_equal(*states)
+
+
+DTYPES = [
+    *("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),
+    *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
+    *("float8_e5m2", "float8_e4m3fn"),
+]
+
+
+@pytest.fixture(params=["tensor", "array"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Small values go through an array, and most tests have only such."""
+    if request.param != "array":
+        monkeypatch.setattr(apply, "COPIED", 0)
+    return str(request.param)
+
+
+def values(seed: int) -> dict[str, tf.Variable]:
+    random = np.random.default_rng(seed)
+    shapes = [(3, 5), (), (0, 2), (70, 30)]
+    return {
+        f"{dtype}_{n}": tf.Variable(_cast(random.uniform(-9, 9, shape), dtype))
+        for dtype in DTYPES
+        for n, shape in enumerate(shapes)
+    }
+
+
+def _cast(value: np.ndarray, dtype: str) -> Any:
+    if dtype.startswith("u"):
+        value = abs(value)
+    return np.asarray(value).astype(tf.as_dtype(dtype).as_numpy_dtype)
+
+
+def content(variables: dict[str, tf.Variable]) -> dict[str, bytes]:
+    return {name: variable.numpy().tobytes() for name, variable in variables.items()}
+
+
+@pytest.mark.usefixtures("way")
+def test_every_dtype_is_restored_bit_by_bit(tmp_path) -> None:
+    saved, restored = values(1), values(2)
+    path = tf.train.Checkpoint(**saved).write(str(tmp_path / "ckpt"))
+    assert content(restored) != content(saved)
+    tfckpt.Checkpoint(**restored).read(path).assert_consumed()
+    assert content(restored) == content(saved)
+    for name, variable in restored.items():
+        assert (variable.shape, variable.dtype) == (saved[name].shape, saved[name].dtype)
+
+
+@pytest.mark.usefixtures("way")
+def test_what_is_updated_in_place_is_seen_through_nothing_else(tmp_path) -> None:
+    saved = {"a": tf.Variable(tf.ones((300, 300))), "b": tf.Variable(tf.ones(5))}
+    path = tf.train.Checkpoint(**saved).write(str(tmp_path / "ckpt"))
+    restored = {name: tf.Variable(tf.zeros_like(variable)) for name, variable in saved.items()}
+    other = {name: tf.Variable(tf.zeros_like(variable)) for name, variable in saved.items()}
+    before = {name: variable.read_value() for name, variable in restored.items()}
+    status = tfckpt.Checkpoint(**restored).read(path)
+    tfckpt.Checkpoint(**other).read(path)
+    after = {name: variable.read_value() for name, variable in restored.items()}
+    for variable in restored.values():
+        variable.assign_add(tf.ones_like(variable))
+        variable.scatter_nd_update([[0]], [tf.fill(variable.shape[1:], 7.0)])
+    for name, variable in restored.items():
+        assert not before[name].numpy().any()
+        assert (after[name].numpy() == 1).all()
+        assert (other[name].numpy() == 1).all()
+        assert (variable.numpy()[1:] == 2).all()
+        assert (variable.numpy()[0] == 7).all()
+    del status
+
+
+@pytest.mark.usefixtures("way")
+def test_old_values_are_put_back(tmp_path) -> None:
+    saved, restored = values(1), values(2)
+    path = tf.train.Checkpoint(**saved).write(str(tmp_path / "ckpt"))
+    before = content(restored)
+    status = tfckpt.Checkpoint(**restored, more=tf.Variable(1.0)).read(path)
+    assert content(restored) == content(saved)
+    with pytest.raises(AssertionError, match="every variable has its old value again"):
+        status.assert_existing_objects_matched()
+    assert content(restored) == before
+
+
+@pytest.mark.parametrize("shape", [(0, 2**31), (2**33, 0), (0, 2**31 - 1)])
+@pytest.mark.parametrize("unknown", [False, True])
+@pytest.mark.usefixtures("way")
+def test_a_side_may_be_longer_than_int32_counts(shape, unknown, tmp_path) -> None:
+    def empty() -> Any:
+        zeros = tf.zeros(tf.constant(shape, tf.int64), tf.int8)
+        return tf.Variable(zeros, shape=[None, None] if unknown else None)
+
+    path = tfckpt.Checkpoint(v=empty(), w=tf.Variable([1.0])).save(str(tmp_path / "ckpt"))
+    v, w = empty(), tf.Variable([0.0])
+    if unknown:
+        v.assign(tf.ones([2, 3], tf.int8))
+    tfckpt.Checkpoint(v=v, w=w).restore(path).assert_consumed()
+    assert tuple(v.value().shape) == shape
+    assert w.numpy() == 1.0
+
+
+@pytest.mark.parametrize("length", [0, 3, 5])
+def test_a_variable_of_unknown_length_takes_any(length, tmp_path) -> None:
+    """As in TensorFlow."""
+
+    def variable(values: list[float]) -> Any:
+        return tf.Variable(values, shape=[None], dtype="float32")
+
+    path = tfckpt.Checkpoint(v=variable([1.0] * length)).save(tmp_path / "ckpt")
+    plain = variable([7.0, 8.0, 9.0])
+    tf.train.Checkpoint(v=plain).read(path).assert_existing_objects_matched()
+    for policy in ({}, {"verify": "values"}):
+        v = variable([7.0, 8.0, 9.0])
+        config = {
+            "version": 1,
+            "restore": {
+                "path": path,
+                "policy": {**policy, "api": "read", "on_unexpected": "ignore"},
+            },
+        }
+        tfckpt.restore(config, v=v)
+        assert v.numpy().tolist() == plain.numpy().tolist() == [1.0] * length
+    fixed = tf.Variable([7.0, 8.0, 9.0, 10.0])
+    with pytest.raises(tfckpt.RefusedError, match="incompatible tensor with shape"):
+        tfckpt.Checkpoint(v=fixed).restore(path)
+    square = tf.Variable([[1.0]], shape=[None, None])
+    with pytest.raises(tfckpt.RefusedError, match="incompatible tensor with shape"):
+        tfckpt.Checkpoint(v=square).restore(path)
+
+
+DEPTH = 900  # from about 1,000 on TensorFlow's own save ends in a RecursionError
+
+
+def chain(value: float) -> tuple[Any, tf.Variable]:
+    variable = tf.Variable(value)
+    top = tf.train.Checkpoint(value=variable)
+    for _ in range(DEPTH):
+        top = tf.train.Checkpoint(inner=top)
+    return top, variable
+
+
+def test_a_chain_that_tensorflow_saved_is_read(tmp_path: Path) -> None:
+    prefix = chain(3.0)[0].save(str(tmp_path / "ckpt"))
+    name = f"{'inner/' * DEPTH}value"
+    assert name in tfckpt.inspect(prefix).inventory.entries
+
+
+def test_objects_nested_too_deeply_for_python_are_refused_with_what_helps(tmp_path: Path) -> None:
+    top, _ = chain(3.0)
+    with pytest.raises(tfckpt.UntrackedError, match="nested too deeply") as raised:
+        tfckpt.Checkpoint(model=top).write(tmp_path / "ckpt")
+    assert "sys.setrecursionlimit" in str(raised.value)
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(10_000)
+    try:
+        path = tfckpt.Checkpoint(model=top).write(tmp_path / "ckpt")
+        other, variable = chain(0.0)
+        tfckpt.restore(path, model=other)
+    finally:
+        sys.setrecursionlimit(limit)
+    assert float(variable) == 3.0
