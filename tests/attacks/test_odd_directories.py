@@ -133,13 +133,15 @@ def test_a_directory_may_be_a_link(server, tmp_path) -> None:
 
 def a_run_moved_between(place: str) -> None:
     old, new = Path(place, "old"), Path(place, "new")
+    first = manager_of(old, 2)
     for step in (1, 2, 3):
-        save(manager_of(old, 2), step)
+        save(first, step)
     old.rename(new)
     shutil.copytree(new, old)  # another run has begun where this one was
     before = seen(old)
     assert restored(new) == ("ckpt-3", 3)
     manager = manager_of(new, 2)
+    manager.restore_or_initialize()
     assert [Path(save(manager, step)).parent for step in (4, 5)] == [new, new]
     assert files_of(new) == {"ckpt-4", "ckpt-5"}
     assert restored(new) == ("ckpt-5", 5)

@@ -114,7 +114,8 @@ def check(server: Any, place: Path, count: int, keep: int | None) -> None:
     print(f"\nturned away {len(second['turned away'])} times; {read['reads']} reads,")
     print(f"of {len(read['seen'])} of the {2 * count} checkpoints")
     found = server.run((HERE, "contents"), str(place), timeout=300).result()
-    kept = range(1, 2 * count + 1) if keep is None else range(2 * count - keep + 1, 2 * count + 1)
+    ends = (count, 2 * count)  # of two runs, each of which deletes its own
+    kept = [n for end in ends for n in range(end - (keep or count) + 1, end + 1)]
     expected = {f"ckpt-{n}": 0 if n == count + 1 else n for n in kept}
     assert found["values"] == expected
     assert found["others"] == [".tfckpt.lock", "checkpoint"]

@@ -24,9 +24,12 @@ if TYPE_CHECKING:
 
 tf_keras = pytest.importorskip("tf_keras")
 _START = 4
-EXACT = [
+# Exact, or it is said why not: tf_keras's dropout, a dataset that a finished `fit` read, too.
+OR_SAYS_SO = [
     ("augmented_ahead", "by_class", "dropout", "adam", "stopping", "validated", "once"),
     ("noisy_repeated", "nothing", "norm", "momentum", "scheduled", "validated", "continued"),
+]
+EXACT = [
     ("weighted", "by_class", "dense", "adam", "stopping_early", "validated_at_times", "once"),
     ("dataset", "counted", "dense", "momentum", "plateau", "unvalidated", "twice"),
     ("nested", "nothing", "lstm", "adam", "alone", "unvalidated", "once"),
@@ -46,7 +49,7 @@ def server() -> Iterator[ForkServer]:
         yield server
 
 
-@pytest.mark.parametrize("words", EXACT, ids="-".join)
+@pytest.mark.parametrize("words", EXACT + OR_SAYS_SO, ids="-".join)
 def test_a_killed_training_ends_as_one_that_never_was(words, flavour, tmp_path, server) -> None:
     if words[2] == "lstm" and flavour.__name__ == "tf_keras":
         pytest.skip("its cell draws by TensorFlow's operations")
@@ -54,7 +57,7 @@ def test_a_killed_training_ends_as_one_that_never_was(words, flavour, tmp_path, 
     print(f"seed {seed}")
     draw = random.Random(seed)
     verdict, said = killed_twice(server, flavour.__name__, words, str(tmp_path / "run"), draw)
-    assert verdict == "exact", said
+    assert verdict == "exact" or (verdict == "said" and words in OR_SAYS_SO), said
 
 
 def _search(number: int, start: int, directory: Path, server: ForkServer | None = None) -> None:

@@ -78,6 +78,7 @@ def test_a_lost_state_file_loses_no_checkpoint_and_no_rule(manager, value, clock
         clock[0] += 60
     (tmp_path / "run" / "checkpoint").unlink()
     again = manager(max_to_keep=3)
+    assert again.restore_or_initialize().endswith("ckpt-3")
     assert kept(again) == ["ckpt-1", "ckpt-2", "ckpt-3"]
     save(again, value, 4)
     assert kept(again) == ["ckpt-2", "ckpt-3", "ckpt-4"]

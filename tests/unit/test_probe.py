@@ -14,7 +14,7 @@ import tensorflow as tf
 
 import tfckpt
 from tfckpt.cli.main import main
-from tfckpt.planning.proof import compared, decoded, encoded
+from tfckpt.planning.proof import compared, decoded, encoded, unpacked_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,7 +119,7 @@ def test_verify_function_puts_everything_back(flavour, tmp_path) -> None:
     rename = [
         {"checkpoint": f"model/{one}/**", "model": f"model/{two}/**"} for one, two in ("ab", "ba")
     ]
-    with pytest.raises(tfckpt.RestoreError, match="model/a is the first part") as raised:
+    with pytest.raises(tfckpt.RestoreError, match="before it calls model/a") as raised:
         tfckpt.restore(path, other, rename=rename, verify="function")
     assert "every variable has its old value again" in str(raised.value)
     assert [w.tolist() for w in other.get_weights()] == before
@@ -330,3 +330,45 @@ def test_the_command_says_it_by_its_status(tmp_path, monkeypatch, capsys) -> Non
     assert json.loads(capsys.readouterr().out)["part"] == "model/a"
     assert main(["tfckpt", "prove", "without", "--model", "model_of_proof:build"]) == 2
     assert 'probe="auto"' in capsys.readouterr().err
+
+
+def test_a_function_that_the_model_calls_is_traced_by_the_training_alone(flavour, tmp_path) -> None:
+    class Mine(flavour.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dropout = flavour.layers.Dropout(0.5)
+            self.helper = tf.function(self.drop)
+
+        def drop(self, x: Any, training: bool = False) -> Any:
+            return self.dropout(x, training=training)
+
+        def call(self, x: Any, training: bool = False) -> Any:
+            return self.helper(x, training=training)
+
+    model = Mine()
+    model.build((None, 64))
+    batch = np.ones((8, 64), np.float32)
+    tfckpt.Checkpoint(model=model).save(tmp_path / "ckpt", probe=batch)
+    dropped = np.mean(np.asarray(model(batch, training=True)) == 0)
+    assert 0.2 < dropped < 0.8
+    assert not tf.config.functions_run_eagerly()
+
+
+def test_a_restore_that_renames_layers_is_proven(flavour, tmp_path) -> None:
+    def stack(first: int) -> Any:
+        layers = [flavour.layers.Dense(4, name=f"block{first + n}") for n in range(3)]
+        return flavour.Sequential([flavour.Input((4,)), *layers])
+
+    saved, live = stack(1), stack(0)
+    path = tfckpt.Checkpoint(model=saved).save(tmp_path / "ckpt", probe="auto")
+    rename = [
+        {"checkpoint": f"model/block{n + 1}/**", "model": f"model/block{n}/**"} for n in range(3)
+    ]
+    report = tfckpt.restore(path, live, rename=rename, verify="function")
+    assert report.prove().same
+
+
+@pytest.mark.parametrize("batch", [{"dict": [1]}, {}, {"list": 1}, {"array": ["float32"]}])
+def test_a_batch_that_a_record_cannot_hold_is_damage(batch: dict[str, Any]) -> None:
+    with pytest.raises(tfckpt.DamagedCheckpointError, match="has an invalid batch"):
+        unpacked_batch(batch, "runs/ckpt-1")

@@ -477,3 +477,81 @@ def test_what_every_n_hours_has_kept_stays_with_its_run(tmp_path, monkeypatch) -
     second.checkpoint.restore(f"{tmp_path}/ckpt-4")
     second.save()
     assert numbers(second) == [1, 2, 3, 5, 6]
+
+
+def module_of(**values: float) -> Any:
+    module = tf.Module()
+    for name, value in values.items():
+        setattr(module, name, tf.Variable(value))
+    return module
+
+
+def three(tmp_path: Any) -> Any:
+    module = module_of(a=1.0)
+    manager = tfckpt.CheckpointManager(tfckpt.Checkpoint(model=module), tmp_path, 3)
+    for _ in range(3):
+        manager.save()
+    return module
+
+
+def test_a_restore_that_was_undone_begins_no_deletion(tmp_path) -> None:
+    three(tmp_path)
+    checkpoint = tfckpt.Checkpoint(model=module_of(a=0.0, b=0.0))
+    with pytest.raises(AssertionError):
+        checkpoint.restore(f"{tmp_path}/ckpt-2").assert_existing_objects_matched()
+    manager = tfckpt.CheckpointManager(checkpoint, tmp_path, 1)
+    manager.save()
+    assert numbers(manager) == [1, 2, 3, 4]
+
+
+def test_what_is_only_read_is_not_gone_on_with(tmp_path) -> None:
+    module = three(tmp_path)
+    checkpoint = tfckpt.Checkpoint(model=module)
+    manager = tfckpt.CheckpointManager(checkpoint, tmp_path, 1)
+    manager.restore_or_initialize()
+    checkpoint.read(f"{tmp_path}/ckpt-1").expect_partial()
+    manager.save()
+    assert numbers(manager) == [1, 2, 3, 4]
+
+
+def test_another_model_beside_a_shared_step_is_another_run(flavour, tmp_path) -> None:
+    def model() -> Any:
+        return flavour.Sequential([flavour.Input((2,)), flavour.layers.Dense(1, name="out")])
+
+    step, first = tf.Variable(0), model()
+    manager = tfckpt.CheckpointManager(tfckpt.Checkpoint(model=first, step=step), tmp_path, 3)
+    for _ in range(3):
+        path = manager.save()
+    tfckpt.restore(path, model=first, step=step)
+    other = tfckpt.CheckpointManager(tfckpt.Checkpoint(model=model(), step=step), tmp_path, 1)
+    other.save()
+    assert numbers(other) == [1, 2, 3, 4]
+    own = tfckpt.CheckpointManager(tfckpt.Checkpoint(model=first, step=step), tmp_path, 1)
+    own.save()
+    assert numbers(own) == [4, 5]
+
+
+def test_what_a_call_restored_stays_while_newer_ones_are_there(tmp_path) -> None:
+    module = three(tmp_path)
+    tfckpt.restore(f"{tmp_path}/ckpt-2", module, on_unexpected="ignore")
+    manager = tfckpt.CheckpointManager(tfckpt.Checkpoint(model=module), tmp_path, 2)
+    manager.save()
+    assert numbers(manager) == [2, 3, 4]
+    manager.save()
+    manager.save()
+    assert numbers(manager) == [5, 6]
+
+
+def test_the_best_is_that_of_the_newest_run_wherever_it_is_asked(tmp_path) -> None:
+    keep = [{"best": 1, "monitor": "loss", "mode": "min"}]
+    for losses in ((0.1, 0.2), (0.9, 0.5, 0.7)):
+        module = module_of(a=losses[0])
+        checkpoint = tfckpt.Checkpoint(model=module)
+        manager = tfckpt.CheckpointManager(checkpoint, tmp_path, None, keep=keep)
+        for loss in losses:
+            module.a.assign(loss)
+            manager.save(metrics={"loss": loss})
+    report = tfckpt.restore(str(tmp_path), module_of(a=0.0), select="best", on_unexpected="ignore")
+    assert report.path == manager.best == f"{tmp_path}/ckpt-4"
+    (marked,) = [one.prefix for one in tfckpt.list_checkpoints(tmp_path) if one.best_by]
+    assert marked == manager.best

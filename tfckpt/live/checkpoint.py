@@ -37,7 +37,7 @@ from tfckpt.live.late import (
     nothing_left,
     restore_rest,
 )
-from tfckpt.live.lineage import Lineage
+from tfckpt.live.lineage import Lineage, remember
 from tfckpt.live.paths import absolute_prefix, also, eager_prefix, eager_source
 from tfckpt.live.private.tensorflow import Trackable
 from tfckpt.live.restore import Choice, carry_out, permitted, prepare
@@ -367,10 +367,11 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         if saved and lies_in(prefix, self._resumes_in) and self._workers() is None:
             drawn = generators.take()
             generators.restore(saved, prefix)
-        self._lineage = before.after(prepared)
+        self._lineage, forget = before.after(prepared), remember(prepared)
 
         def undo() -> None:
             self._lineage = before
+            forget()
             generators.put(drawn)
 
         return undo
@@ -401,6 +402,11 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         """The id of the run that saves under a numbered prefix; "" where none has begun."""
         objects, root = self._objects()
         return self._lineage.run_of(prefix, [*objects.values(), root], begin=begin)
+
+    def _source(self, prefix: str) -> str:
+        """The checkpoint below a numbered prefix that was restored last; "" for none."""
+        objects, root = self._objects()
+        return self._lineage.source_of(prefix, [*objects.values(), root])
 
     def _live(self) -> Live:
         """The current values of the objects."""

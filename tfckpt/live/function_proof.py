@@ -12,6 +12,7 @@ import functools
 import inspect
 import threading
 import weakref
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -76,11 +77,16 @@ def recorded(live: Live, probe: Any, workers: object = None) -> dict[str, Any]:
 
 
 def proven(
-    record: CommitRecord | None, path: str, live: Live, dtypes: Iterable[str] = ()
+    record: CommitRecord | None,
+    path: str,
+    live: Live,
+    dtypes: Iterable[str] = (),
+    renamed: Mapping[str, str] | None = None,
 ) -> FunctionProof:
     """Whether models compute what the record of a checkpoint says.
 
-    ``dtypes`` are those that values had on their way into the models.
+    ``dtypes`` are those that values had on their way into the models, ``renamed`` the layers that
+    have another name than in the checkpoint.
     """
     if record is None or record.proof is None:
         raise no_proof(path)
@@ -93,7 +99,8 @@ def proven(
             given = ", ".join(live.models) or "no model"
             raise TfckptError(f"{path}: it has what {name!r} computes, and {given} was given")
         batch = unpacked_batch(packed, path)
-        before[name], after[name] = outputs, called(live, component, batch)
+        before[name] = [o._replace(part=(renamed or {}).get(o.part, o.part)) for o in outputs]
+        after[name] = called(live, component, batch)
         known |= {each.output.dtype for each in (*outputs, *after[name])}
     tolerance = tolerance_of(known)
     result = compared(path, before, after, tolerance)
@@ -136,7 +143,12 @@ class Prover:
             raise TfckptError(f"{path}: {gone[0]}, which was restored, is gone")
         weights = (step for step in self._plan.assignments if step.entry.role is Role.WEIGHT)
         dtypes = {step.stored.dtype for step in weights if step.stored is not None}
-        return proven(self._record, path, collect_as(models), dtypes)
+        renamed = {
+            step.source.rpartition("/")[0]: step.name.rpartition("/")[0]
+            for step in self._plan.assignments
+            if step.stored is not None and step.stored.role is Role.WEIGHT
+        }
+        return proven(self._record, path, collect_as(models), dtypes, renamed)
 
 
 def check_provable(record: CommitRecord | None, path: str, workers: Together) -> None:
@@ -247,11 +259,11 @@ def called(live: Live, name: str, batch: Any) -> list[PartOutput]:
     if not model.built:
         raise TfckptError(f"{name} is not built: call it once on a batch before")
     found: list[PartOutput] = []
-    with live_objects(), _untouched(live, name), tf.device("CPU:0"):
+    with live_objects(), _untouched(live, name), _untraced(), tf.device("CPU:0"):
         _note_all(live, found)
-        tensors = tf.nest.map_structure(tf.constant, batch)
         takes = "training" in inspect.signature(model.call).parameters
         try:
+            tensors = tf.nest.map_structure(tf.constant, batch)
             model(tensors, **({"training": False} if takes else {}))
         except _BuiltError:
             raise
@@ -262,6 +274,17 @@ def called(live: Live, name: str, batch: Any) -> list[PartOutput]:
                 hint="pass a batch that `model(batch, training=False)` takes, as `probe=`",
             ) from error
     return found
+
+
+@contextlib.contextmanager
+def _untraced() -> Iterator[None]:
+    """Functions run as they are written: a trace of this call would be used by later ones."""
+    before = tf.config.functions_run_eagerly()
+    tf.config.run_functions_eagerly(True)
+    try:
+        yield
+    finally:
+        tf.config.run_functions_eagerly(before)
 
 
 class _BuiltError(TfckptError):
@@ -279,7 +302,8 @@ def _untouched(live: Live, name: str) -> Iterator[None]:
     }
     generators, attributes = random_generators.take(), _attributes(live)
     undo = Undo()
-    undo.watch(variables.values())
+    # Not what is trained: another thread may train it meanwhile.
+    undo.watch(v for v in variables.values() if not getattr(v, "trainable", False))
     seeds = {path: _bits(v) for path, v in variables.items() if entries[path].role is Role.SEED}
     try:
         for path, variable in variables.items():
@@ -292,8 +316,7 @@ def _untouched(live: Live, name: str) -> Iterator[None]:
             raise TfckptError(f"{who} draws random numbers when called with training=False")
     finally:
         try:
-            for put_back in attributes:
-                put_back()
+            _all_put_back(attributes)
         finally:
             undo.roll_back()
             random_generators.put(generators)
@@ -313,11 +336,25 @@ def _attributes(live: Live) -> list[Any]:
     return kept
 
 
+def _all_put_back(attributes: list[Any]) -> None:
+    """Put back the attributes of every layer; Ctrl-C does not end it, and is raised after it."""
+    interrupted = False
+    while attributes:
+        try:
+            attributes[-1]()
+        except KeyboardInterrupt:
+            interrupted = True
+            continue
+        attributes.pop()
+    if interrupted:
+        raise KeyboardInterrupt
+
+
 def _kind(value: Any) -> Any:
     """The class of a list, dict or set, Keras's own included; None of anything else."""
     if isinstance(value, Trackable):  # TensorFlow's own
         return None
-    return next((kind for kind in (list, dict, set) if isinstance(value, kind)), None)
+    return next((kind for kind in (list, OrderedDict, dict, set) if isinstance(value, kind)), None)
 
 
 def _put_back(own: dict[str, Any], before: dict[str, Any], held: list[Any]) -> None:

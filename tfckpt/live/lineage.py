@@ -12,14 +12,15 @@ import dataclasses
 import functools
 import os
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfckpt.core.inventory import Restored, Role
+from tfckpt.live.inventory import is_model
 from tfckpt.planning.checks.step import ASSIGNED, is_save_counter
 from tfckpt.stored.io.files import absolute, lies_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Sequence
 
     from tfckpt.live.restore import Prepared
     from tfckpt.planning import Plan
@@ -72,38 +73,75 @@ class Lineage:
             found += past_restore.inherited if own else (past_restore.restored,)
         return tuple(found)
 
-    def run_of(self, prefix: str, objects: Iterable[Any], *, begin: bool = False) -> str:
+    def run_of(self, prefix: str, objects: Sequence[Any], *, begin: bool = False) -> str:
         """The id of the run that saves these objects under a numbered prefix.
 
-        That is the run which this lineage or one of the objects goes on with; else "", or a new one
-        that begins.
+        That is the run which this lineage or the objects go on with; else "", or a new one that
+        begins.
         """
         base = _base(prefix)
-        known = (_last.get(id(obj), (lambda: None, "", "")) for obj in objects if obj is not None)
-        restored = (run for of, at, run in known if of() is not None and at == base)
-        run = self._runs.get(base) or next(restored, "")
+        if not (run := self._runs.get(base, "")):
+            source = _source_of(objects, base)
+            run = source.run if source is not None else ""
         if begin:
             run = self._runs[base] = run or os.urandom(8).hex()
         return run
 
+    def source_of(self, prefix: str, objects: Sequence[Any]) -> str:
+        """The checkpoint there that the objects were last restored from; "" for none."""
+        base = _base(prefix)
+        if self.prefix is not None and _base(self.prefix) == base:
+            return self.prefix
+        source = _source_of(objects, base)
+        return source.prefix if source is not None else ""
 
-def remember(prepared: Prepared) -> None:
-    """Note which run the objects of a restore go on with, for a manager that is made later."""
-    record = prepared.stored.record if len(prepared.parts) == 1 else None
-    if record is None or record.run is None or prepared.prefix is None:
-        return
-    for obj in prepared.objects.values() if prepared.policy.api == "restore" else ():
-        with contextlib.suppress(TypeError):  # of a tuple, say
-            of = weakref.ref(obj, functools.partial(_forget, id(obj)))
-            _last[id(obj)] = of, _base(prepared.prefix), record.run
+
+class _Source(NamedTuple):
+    """What an object was last restored from, to go on with it."""
+
+    of: Callable[[], Any]
+    base: str
+    run: str
+    prefix: str
+
+
+_last: dict[int, _Source] = {}
+"""By the id of the object, as long as it lives."""
+
+
+def remember(prepared: Prepared) -> Callable[[], None]:
+    """Note which run the objects of a restore go on with, for a manager that is made later.
+
+    Returns a function that undoes it.
+    """
+    before = {id(obj): _last.pop(id(obj), None) for obj in prepared.objects.values()}
+    record, prefix = prepared.record, prepared.prefix
+    if record is not None and record.run and prefix and prepared.policy.api == "restore":
+        for obj in prepared.objects.values():
+            with contextlib.suppress(TypeError):  # of a tuple, say
+                of = weakref.ref(obj, functools.partial(_forget, id(obj)))
+                _last[id(obj)] = _Source(of, _base(prefix), record.run, prefix)
+
+    def undo() -> None:
+        for key, source in before.items():
+            _last.pop(key, None)
+            if source is not None:
+                _last[key] = source
+
+    return undo
 
 
 def _forget(key: int, _: Any) -> None:
     _last.pop(key, None)
 
 
-_last: dict[int, tuple[Callable[[], Any], str, str]] = {}
-"""The id of an object → itself, and the place and id of the run that it was last restored from."""
+def _source_of(objects: Sequence[Any], base: str) -> _Source | None:
+    """What the models among objects were restored from, all from one run; without models, any."""
+    models = [obj for obj in objects if is_model(obj)]
+    known = [_last[id(obj)] for obj in models or objects if id(obj) in _last]
+    known = [one for one in known if one.of() is not None and one.base == base]
+    one_run = len({one.run for one in known}) == 1
+    return known[-1] if one_run and len(known) >= len(models) else None
 
 
 def _base(prefix: str) -> str:

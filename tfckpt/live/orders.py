@@ -96,7 +96,7 @@ def deep(layer: Any) -> list[Any]:
 def _inside(layer: Any) -> Iterator[Any]:
     """A layer and its nested layers, in the order in which Keras gathers their variables."""
     yield layer
-    for inner in layer._flatten_layers(include_self=False, recursive=False):
+    for inner in [*layer._flatten_layers(include_self=False, recursive=False)]:
         yield from _inside(inner)
 
 

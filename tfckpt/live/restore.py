@@ -23,7 +23,6 @@ from tfckpt.live.apply import Undo, apply, check_values
 from tfckpt.live.building import initial_values
 from tfckpt.live.function_proof import Prover, check_function, check_provable
 from tfckpt.live.inventory import Live, collect, ungraphed
-from tfckpt.live.lineage import remember
 from tfckpt.live.optimizers import replaced, settings_of
 from tfckpt.live.turns import live_objects
 from tfckpt.live.vocabularies import derive_again
@@ -315,7 +314,6 @@ def carry_out(
         )
     if verify == "function":
         check_function(Prover(live, prepared.record, plan), undo)
-    remember(prepared)
     for step in plan.assignments:
         if step.severity is Severity.WARN and step.entry.role is Role.ITERATOR:
             logging.warning("%s: %s: %s", plan.source, step.name, step.reason)

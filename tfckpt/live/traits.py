@@ -41,7 +41,7 @@ def given_names(tree: Tree) -> frozenset[int]:
     found: set[int] = set()
     held: set[int] = set()
     for parent, _, flavor in list(tree.layers):
-        inner = parent._flatten_layers(include_self=False, recursive=False)
+        inner = [*parent._flatten_layers(include_self=False, recursive=False)]
         nodes = [n for layer in (parent, *inner) if (n := tree.node(layer)) is not None]
         held.update(map(id, nodes if inner else ()))
         found |= _chosen(nodes, flavor)

@@ -228,7 +228,7 @@ class Tree:
             child = self.variable(variable)
             if id(child) not in below:
                 node.children.append((last_name(variable), child))
-        for inner in layer._flatten_layers(include_self=False, recursive=False):
+        for inner in [*layer._flatten_layers(include_self=False, recursive=False)]:
             found = None if isinstance(inner, flavor.metric) else self.node(inner)
             if found is not None and id(found) not in below:
                 # In a Python set, say. Only their order identifies them, as in a layer sequence.

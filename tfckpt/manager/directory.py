@@ -26,7 +26,7 @@ from tfckpt.stored.bundles.bundle import Bundle, index_path
 from tfckpt.stored.commits import commit, discovery, record_file
 from tfckpt.stored.commits.discovery import Candidate, CheckpointKind
 from tfckpt.stored.formats.open import open_checkpoint
-from tfckpt.stored.io.files import Files, join, lies_in
+from tfckpt.stored.io.files import Files, join
 from tfckpt.stored.io.state_file import STATE_FILE, read_state, render
 
 if TYPE_CHECKING:
@@ -168,9 +168,11 @@ class Directory:
         except (OSError, CheckpointError):
             return False
 
-    def best(self, monitor: str, mode: str) -> list[SavedCheckpoint]:
-        """The checkpoints that have this metric, the best first."""
+    def best(self, monitor: str, mode: str, run: str | None = None) -> list[SavedCheckpoint]:
+        """The checkpoints of a run that have this metric, the best first; by default the newest."""
         saved = self.saved(self.checkpoints())
+        run = run or (saved[-1].run if saved else None)
+        saved = [one for one in saved if one.run == run]
         return ranked(saved, len(saved), monitor, greatest=mode == "max")
 
     def end_of_fit(self, fit: int, later: str) -> str | None:
@@ -395,10 +397,9 @@ class RunDirectory(Directory):
         """The id of the run that saves into the directory; "" where none has begun."""
         return self._checkpoint._run(f"{self.prefix}-1", begin=begin)
 
-    def best(self, monitor: str, mode: str) -> list[SavedCheckpoint]:
+    def best(self, monitor: str, mode: str, run: str | None = None) -> list[SavedCheckpoint]:
         """Those of the run, once it has begun."""
-        run = self._run()
-        return [one for one in super().best(monitor, mode) if not run or one.run == run]
+        return super().best(monitor, mode, run or self._run() or None)
 
     def decide(self, checkpoints: Sequence[Candidate]) -> Decision:
         """What is kept and what is deleted; of the newest run where none has begun."""
@@ -416,9 +417,7 @@ class RunDirectory(Directory):
 
     def _restored_before(self, saved: Sequence[SavedCheckpoint], run: str) -> str:
         """The restored checkpoint, while newer ones of its run that it was preferred to exist."""
-        source = self._checkpoint._lineage.prefix
-        if source is None or not lies_in(source, self.path):
-            return ""
+        source = self._checkpoint._source(f"{self.prefix}-1")
         name = os.path.split(source)[1]
         chosen = next((one for one in saved if os.path.split(one.prefix)[1] == name), None)
         if chosen is None:

@@ -9,7 +9,6 @@ that a cast or another release of TensorFlow accuses nobody.
 from __future__ import annotations
 
 import base64
-import binascii
 import dataclasses
 import functools
 import hashlib
@@ -98,6 +97,9 @@ class _Computed(msgspec.Struct):
 
     batch: dict[str, Any]
     outputs: list[_Recorded]
+
+
+_RESOLVED = msgspec.json.Decoder(_Computed)  # before two threads may ask for it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -268,6 +270,9 @@ def decoded(
                 for row in model.outputs
             ]
             found[name] = model.batch, outputs
+        sizes = (o.output.size for _, outputs in found.values() for o in outputs)
+        if not all(map(math.isfinite, sizes)):
+            raise ValueError("a size is not finite")
     except (ValueError, OverflowError) as error:  # among them those of msgspec
         message = f"the commit record's 'proof' cannot be read: {error}"
         raise DamagedCheckpointError(message, path=path) from None
@@ -304,7 +309,14 @@ def unpacked_batch(packed: Any, path: str = "") -> Any:
     """The arrays of a batch, those that are made from a spec included."""
     try:
         return _unpacked(packed)
-    except (ValueError, TypeError, KeyError, LookupError, binascii.Error) as error:
+    except (
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
         message = f"the commit record's 'proof' has an invalid batch: {error}"
         raise DamagedCheckpointError(message, path=path) from None
 
@@ -374,7 +386,7 @@ def compared(
     pairs = [pair for each in chain(*both) if (pair := _compared(*each)) is not None]
     if not pairs:
         raise TfckptError(f"{path}: no part of the model is one of the saved model")
-    differs = [pair for pair in pairs if pair.apart > tolerance]
+    differs = [pair for pair in pairs if not pair.apart <= tolerance]
     close = [pair.apart for pair in pairs if pair.apart <= tolerance]
     equal = len(pairs) - len(differs)
     if not differs:

@@ -238,8 +238,10 @@ def list_checkpoints(
 
 
 def with_best(found: Sequence[ListedCheckpoint]) -> list[ListedCheckpoint]:
-    """The same, with the best marked, by the rule of the newest checkpoint that has one."""
+    """The same, with the best of the newest run marked, by the rule of its newest that has one."""
     heads = {one.prefix: one.head for one in found if one.head is not None}
+    run = next((head.run for head in heads.values()), None)
+    heads = {prefix: head for prefix, head in heads.items() if head.run == run}
     best_by = next((head.best_by for head in heads.values() if head.best_by), None)
     if best_by is None:
         return list(found)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from absl import logging
 
 from tfckpt.errors import SaveError, TfckptError
+from tfckpt.live.function_proof import recorded
 from tfckpt.live.save import RecordMetadata
 from tfckpt.live.turns import in_turn
 from tfckpt.live.variables import as_int
@@ -101,6 +102,9 @@ class Saves:
         if self._manager is not None and self._config and self._config.save.is_due_ever:
             self._counted()
             self._manager.claim()
+            live = self._checkpoint._live()
+            if self._config.probe is not None and live.models and not live.unbuilt:
+                recorded(live, self._config.probe, self._checkpoint._workers())
 
     def watch(self) -> Callable[[], None]:
         """Training begins: count minutes and handle signals; returns :attr:`abandon`."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -389,14 +388,11 @@ def test_what_is_not_saved_is_named(flavour, tmp_path, state) -> None:
     assert NAMED[state] in said
 
 
-def test_logs_that_depend_on_a_validation_before_are_no_secret(flavour, tmp_path) -> None:
+def test_logs_that_depend_on_a_validation_before_are_exact(flavour, tmp_path) -> None:
     words = ("dataset", "counted", "norm", "adam", "alone", "validated_by_dataset", "twice")
     draw = random.Random(2)  # stops after a validation, within an epoch
     verdict, said = stopped_twice(flavour, words, str(tmp_path / "run"), draw)
-    if flavour is keras:  # makes all metrics when it compiles
-        assert verdict == "exact", said
-    else:
-        assert "only by the next validation, so the logs of this epoch are not exact" in said
+    assert verdict == "exact", said
 
 
 def test_functions_that_draw_for_several_elements_at_once_are_no_secret(flavour, tmp_path) -> None:

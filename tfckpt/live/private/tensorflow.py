@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 import traceback
 from pathlib import Path
 from types import ModuleType
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 _Function = TypeVar("_Function", bound="Callable[..., Any]")
-_HERE = str(Path(__file__).parents[2])  # the package
+_HERE = f"{Path(__file__).parents[2]}{os.sep}"  # the package
 
 
 class needed:  # noqa: N801 (used as a statement)

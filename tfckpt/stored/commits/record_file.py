@@ -193,6 +193,10 @@ def now() -> str:
     return datetime.datetime.fromtimestamp(time.time(), datetime.timezone.utc).isoformat()
 
 
+# When it is first asked msgspec resolves the types of a class: not in two threads at once.
+_RESOLVED = msgspec.json.Decoder(_Facts), msgspec.json.Decoder(_Structure)
+
+
 def render(record: CommitRecord) -> bytes:
     """The file content of a record; equal records give equal bytes."""
     inventory = record.inventory
