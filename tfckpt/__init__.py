@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from tfckpt.tools.inspection import inspect
     from tfckpt.tools.listing import list_checkpoints
     from tfckpt.tools.proving import prove
+    from tfckpt.tools.replay import replay
     from tfckpt.tools.rewriting import convert, rewrite
     from tfckpt.tools.verification import verify
 
@@ -75,6 +76,7 @@ _LAZY = {
     "plan": "tfckpt.calls",
     "prove": "tfckpt.tools.proving",
     "register_adaptation": "tfckpt.live.adapt",
+    "replay": "tfckpt.tools.replay",
     "report_page": "tfckpt.pages.report_page",
     "restore": "tfckpt.calls",
     "rewrite": "tfckpt.tools.rewriting",
@@ -123,6 +125,7 @@ __all__ = [
     "plan",
     "prove",
     "register_adaptation",
+    "replay",
     "report_page",
     "restore",
     "rewrite",

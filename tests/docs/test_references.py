@@ -34,6 +34,7 @@ DOCUMENTS = {
     "plan": ["configs/broken.yaml", "--model", MODEL],
     "verify": [RUN],
     "prove": ["runs/proof", "--model", MODEL],
+    "replay": ["configs/replay.yaml", "--train", "replayed:main", "--from", "1", "--to", "2"],
     "prune": [RUN, "--keep", "latest=1"],
     "rewrite": [ZOO, "zoo/small", "--include", "model/**/kernel"],
     "convert": [RUN, "flowers.npz", "--include", "model/**"],
@@ -50,6 +51,25 @@ policies:
 PROBED = """
 import train, tfckpt
 tfckpt.Checkpoint(model=train.model).save("runs/proof/ckpt", probe="auto")
+"""
+REPLAYED = """
+import tensorflow as tf, tfckpt
+
+def main(config):
+    step = tf.Variable(0)
+    run = tfckpt.from_config(config, step=step)
+    run.restore()
+    while step < 2:
+        step.assign_add(1)
+        run.save_if_due()
+
+if __name__ == "__main__":
+    main("configs/replay.yaml")
+"""
+OF_REPLAYED = """
+version: 1
+manager: {directory: runs/replayed, save: {every_steps: 1}}
+restore: {directory: runs/replayed, if_none: initialize}
 """
 
 
@@ -98,6 +118,10 @@ def test_a_document_has_the_keys_of_its_schema(command: str, place: Path) -> Non
     Path("configs/typo.yaml").write_text("version: 1\nrestor: {}\n", encoding="utf-8")
     if command == "prove":
         subprocess.run([sys.executable, "-c", PROBED], check=True)
+    if command == "replay":
+        Path("configs/replay.yaml").write_text(OF_REPLAYED, encoding="utf-8")
+        Path("replayed.py").write_text(REPLAYED, encoding="utf-8")
+        subprocess.run([sys.executable, "replayed.py"], check=True)
     printed = json.loads(output_of(*command.split(), *DOCUMENTS[command], "--json"))
     schema = json.loads(schema_of(command).read_text(encoding="utf-8"))
     jsonschema.validate(printed, schema)

@@ -287,6 +287,22 @@ it computes something else, 2 if that cannot be said.""",
     text = "Restore this into the model before."
     added.add_argument("--restore", metavar="CONFIG|PATH|DIR", help=text)
 
+    added = add(
+        "replay",
+        "Train again between two checkpoints, and compare.",
+        """\
+Evidence that a run is reproducible. CALLABLE trains with the config whose path
+it is called with: that of CONFIG, with a temporary directory that has a copy of
+checkpoint N alone. It ends where checkpoint M was saved. Nothing in the run's
+directory changes. Exit status 1 if a value differs, 2 if that cannot be said.""",
+        "replay configs/pretrain.yaml --train train:main --from 2 --to 4",
+    )
+    added.add_argument("CONFIG")
+    added.add_argument("--from", metavar="N", type=int, required=True, help="Begin with this one.")
+    added.add_argument("--to", metavar="M", type=int, required=True, help="End at this one.")
+    text = "Function that takes the path of a config and trains."
+    added.add_argument("--train", metavar="MODULE:CALLABLE", required=True, help=text)
+
 
 def _writing(add: Any) -> None:
     """The commands that write or delete."""

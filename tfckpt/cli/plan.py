@@ -1,4 +1,4 @@
-"""``--model MODULE:CALLABLE``, what `tfckpt plan` shows of a restore into it, and `tfckpt prove`.
+"""``--model MODULE:CALLABLE``, and the commands that need it: `plan`, `prove` and `replay`.
 
 The user's own code builds the objects. What it prints goes to standard error, so that ``--json``
 stays valid JSON.
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 import tfckpt
-from tfckpt.cli.terminal import UsageError, is_terminal
+from tfckpt.cli.terminal import UsageError, is_terminal, show_json
 from tfckpt.core.text import printable
 from tfckpt.errors import NotInstalledError
 from tfckpt.planning import Severity
@@ -75,6 +75,30 @@ def prove(arguments: Namespace) -> int:
             f"  the model as {arguments.model} returns it; --restore restores a checkpoint before"
         )
     return 0 if proof.same else 1
+
+
+def replay(arguments: Namespace) -> int:
+    """Print whether a run can be reproduced: 0 bit-equal, 1 it differs, 2 nobody knows."""
+    target, given = arguments.train, vars(arguments)
+    with contextlib.redirect_stdout(sys.stderr):
+        train = _imported(target, "train", "train:main")
+
+        def program(config: str) -> None:
+            try:
+                train(config)
+            except tfckpt.TfckptError:
+                raise
+            except Exception as error:
+                traceback.print_exc()
+                message = f"--train {target}: {type(error).__name__}: {error}"
+                raise UsageError(message) from None
+
+        found = tfckpt.replay(arguments.CONFIG, program, start=given["from"], end=arguments.to)
+    if arguments.json:
+        show_json(found.to_json())
+    else:
+        print(found)
+    return 0 if found.same else 1
 
 
 def plan_for(source: str, target: str) -> tfckpt.Plan:
@@ -170,9 +194,22 @@ def _print(plan: tfckpt.Plan) -> None:
 
 def load_objects(target: str) -> dict[str, Any]:
     """The objects that the callable returns, by keyword; a single object is ``model``."""
+    call = _imported(target, "model", "train:build_model")
+    try:
+        built = call()
+    except NotInstalledError:
+        raise
+    except Exception as error:
+        traceback.print_exc()
+        raise UsageError(f"--model {target}: {type(error).__name__}: {error}") from None
+    return dict(built) if isinstance(built, Mapping) else {"model": built}
+
+
+def _imported(target: str, flag: str, example: str) -> Any:
+    """What MODULE:CALLABLE names."""
     module, colon, name = target.partition(":")
     if not (module and colon and name):
-        raise UsageError(f"--model {target!r} is not MODULE:CALLABLE, e.g. train:build_model")
+        raise UsageError(f"--{flag} {target!r} is not MODULE:CALLABLE, e.g. {example}")
     if "" not in sys.path:
         sys.path.insert(
             0, ""
@@ -184,14 +221,13 @@ def load_objects(target: str) -> dict[str, Any]:
         imported: Any = importlib.import_module(module)
         if not flags.FLAGS.is_parsed():
             flags.FLAGS.mark_as_parsed()  # flags of the training script have their defaults
-        built = operator.attrgetter(name)(imported)()
+        return operator.attrgetter(name)(imported)
     except NotInstalledError:
         raise
     except Exception as error:
         if not _is_absent(error, module, name):
             traceback.print_exc()
-        raise UsageError(f"--model {target}: {type(error).__name__}: {error}") from None
-    return dict(built) if isinstance(built, Mapping) else {"model": built}
+        raise UsageError(f"--{flag} {target}: {type(error).__name__}: {error}") from None
 
 
 @contextlib.contextmanager

@@ -96,7 +96,7 @@ class Lineage:
         return source.prefix if source is not None else ""
 
 
-class _Source(NamedTuple):
+class _LastRestore(NamedTuple):
     """What an object was last restored from, to go on with it."""
 
     of: Callable[[], Any]
@@ -105,7 +105,7 @@ class _Source(NamedTuple):
     prefix: str
 
 
-_last: dict[int, _Source] = {}
+_last: dict[int, _LastRestore] = {}
 """By the id of the object, as long as it lives."""
 
 
@@ -120,7 +120,7 @@ def remember(prepared: Prepared) -> Callable[[], None]:
         for obj in prepared.objects.values():
             with contextlib.suppress(TypeError):  # of a tuple, say
                 of = weakref.ref(obj, functools.partial(_forget, id(obj)))
-                _last[id(obj)] = _Source(of, _base(prefix), record.run, prefix)
+                _last[id(obj)] = _LastRestore(of, _base(prefix), record.run, prefix)
 
     def undo() -> None:
         for key, source in before.items():
@@ -135,7 +135,7 @@ def _forget(key: int, _: Any) -> None:
     _last.pop(key, None)
 
 
-def _source_of(objects: Sequence[Any], base: str) -> _Source | None:
+def _source_of(objects: Sequence[Any], base: str) -> _LastRestore | None:
     """What the models among objects were restored from, all from one run; without models, any."""
     models = [obj for obj in objects if is_model(obj)]
     known = [_last[id(obj)] for obj in models or objects if id(obj) in _last]

@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 import signal
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from absl import logging
 
@@ -37,6 +37,19 @@ if TYPE_CHECKING:
     from tfckpt.policy import Manager
 
 _CALLS = 100  # calls of save_if_due after which a `step` that never changed is reported
+
+
+class Watcher(Protocol):
+    """Follows the runs that save into a directory, and may end them by an exception."""
+
+    def restored(self) -> None: ...
+
+    def is_due(self, step: int | None) -> bool: ...
+
+    def saved(self, path: str) -> None: ...
+
+
+WATCHERS: dict[str, Watcher] = {}  # by the directory's absolute path
 
 
 class Saves:
@@ -79,6 +92,8 @@ class Saves:
         self._triggers.restored(self._step())
         self._saved_at = None
         self.ahead = ""
+        if WATCHERS and (watcher := self._watcher()):
+            watcher.restored()
         self._restored_into = [one and weakref.ref(one) for one in self._compiled()]
 
     @property
@@ -206,6 +221,8 @@ class Saves:
 
     def _at_boundary(self, due: bool, moment: Moment) -> str | None:
         """Between two steps: save if due or on a signal, which is then passed on."""
+        if WATCHERS and (watcher := self._watcher()):
+            due = watcher.is_due(self._step()) or due
         self._signals.install()
         due, received = self._agreed(due)
         path = None
@@ -312,7 +329,14 @@ class Saves:
             manager.sync()
         self._saved_at = (step, as_int(moment.epoch))
         self._triggers.saved(step)
+        if WATCHERS and (watcher := self._watcher()):
+            watcher.saved(path)
         return path
+
+    def _watcher(self) -> Watcher | None:
+        if self._manager is None or self.ahead:
+            return None
+        return WATCHERS.get(self._manager._files.path)
 
     def _export(self, metrics: Mapping[str, float], *, wait: bool) -> bool:
         """Write the weights as ``export`` says; returns whether the save goes on."""
