@@ -372,3 +372,20 @@ def test_a_restore_that_renames_layers_is_proven(flavour, tmp_path) -> None:
 def test_a_batch_that_a_record_cannot_hold_is_damage(batch: dict[str, Any]) -> None:
     with pytest.raises(tfckpt.DamagedCheckpointError, match="has an invalid batch"):
         unpacked_batch(batch, "runs/ckpt-1")
+
+
+def test_averages_are_another_function_than_the_weights_that_were_saved(flavour, tmp_path) -> None:
+    def build() -> Any:
+        model = flavour.Sequential([flavour.Input((4,)), flavour.layers.Dense(2, name="out")])
+        model.compile(flavour.optimizers.Adam(0.1, use_ema=True), "mse")
+        model.fit(np.ones((4, 4)), np.ones((4, 2)), epochs=3, verbose=0)
+        return model
+
+    path = tfckpt.Checkpoint(model=build()).save(tmp_path / "ckpt", probe="auto")
+    other = build()
+    before = other.get_weights()
+    with pytest.raises(tfckpt.RestoreError, match="about the weights that were saved"):
+        tfckpt.restore(path, other, ema="only", include=["model/**"], verify="function")
+    for value, then in zip(other.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(value, then)
+    assert tfckpt.restore(path, other, include=["model/**"], verify="function").prove().same

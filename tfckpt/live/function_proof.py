@@ -151,13 +151,17 @@ class Prover:
         return proven(self._record, path, collect_as(models), dtypes, renamed)
 
 
-def check_provable(record: CommitRecord | None, path: str, workers: Together) -> None:
+def check_provable(record: CommitRecord | None, plan: Plan, workers: Together) -> None:
     """Raise where ``verify: function`` cannot be decided, before anything is assigned."""
     if workers.workers is not None:
         hint = "use `verify: values` here, and `tfckpt prove` in one process"
         raise RestoreError("verify: function is for a single process", hint=hint)
     if record is None or record.proof is None:
-        raise no_proof(path)
+        raise no_proof(plan.source)
+    weights = (one for one in plan.assignments if one.entry.role is Role.WEIGHT and one.stored)
+    if any(one.stored is not None and one.stored.role is Role.SLOT for one in weights):
+        message = "verify: function is about the weights that were saved, and `ema` restores their"
+        raise RestoreError(f"{message} averages", hint="use `verify: values`")
 
 
 def check_function(prover: Prover, undo: Undo) -> None:

@@ -296,7 +296,7 @@ def carry_out(
     verify = max((part.policy.verify for part in prepared.parts), key=_VERIFY_LEVELS.index)
     with _ready(prepared, workers) as (stored, resets):
         if verify == "function":
-            check_provable(prepared.record, plan.source, workers)
+            check_provable(prepared.record, plan, workers)
         others: dict[str, dict[str, Any]] = {}
         for step in plan.assignments if objects else ():
             if step.stored is not None and step.stored.shape is None:
