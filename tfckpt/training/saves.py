@@ -117,9 +117,10 @@ class Saves:
         if self._manager is not None and self._config and self._config.save.is_due_ever:
             self._counted()
             self._manager.claim()
-            live = self._checkpoint._live()
-            if self._config.probe is not None and live.models and not live.unbuilt:
-                recorded(live, self._config.probe, self._checkpoint._workers())
+            if (probe := self._config.probe) is not None:
+                live = self._checkpoint._live()
+                if live.models and not live.unbuilt:
+                    recorded(live, probe, self._checkpoint._workers())
 
     def watch(self) -> Callable[[], None]:
         """Training begins: count minutes and handle signals; returns :attr:`abandon`."""
