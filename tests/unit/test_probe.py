@@ -389,3 +389,27 @@ def test_averages_are_another_function_than_the_weights_that_were_saved(flavour,
     for value, then in zip(other.get_weights(), before, strict=True):
         np.testing.assert_array_equal(value, then)
     assert tfckpt.restore(path, other, include=["model/**"], verify="function").prove().same
+
+
+@pytest.mark.parametrize("mask", [-1e9, -3.4e38])
+def test_a_mask_does_not_hide_what_is_beside_it(flavour, tmp_path, mask) -> None:
+    masked = np.zeros(10, np.float32)
+    masked[3] = mask
+
+    class Head(flavour.layers.Dense):
+        def call(self, x: Any) -> Any:
+            return super().call(x) + masked
+
+    def build() -> Any:
+        return flavour.Sequential([flavour.Input((8,)), Head(10, name="head")])
+
+    model, other = build(), build()
+    path = tfckpt.Checkpoint(model=model).save(tmp_path / "ckpt", probe="auto")
+    found = tfckpt.prove(path, other)
+    assert not found.same
+    assert found.part == "model/head"
+    other.set_weights(model.get_weights())
+    assert tfckpt.prove(path, other).same
+    head = other.get_layer("head")
+    head.set_weights([weight * np.float32(1 + 1e-6) for weight in head.get_weights()])
+    assert tfckpt.prove(path, other).same

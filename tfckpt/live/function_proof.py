@@ -100,21 +100,23 @@ def proven(
             raise TfckptError(f"{path}: it has what {name!r} computes, and {given} was given")
         batch = unpacked_batch(packed, path)
         before[name] = [o._replace(part=(renamed or {}).get(o.part, o.part)) for o in outputs]
-        after[name] = called(live, component, batch)
+        after[name] = called(live, component, batch, before[name])
         known |= {each.output.dtype for each in (*outputs, *after[name])}
     tolerance = tolerance_of(known)
     result = compared(path, before, after, tolerance)
     if not result.same:  # a model that draws numbers differs from itself
-        again = {name: _again(live, saved, name) for name in before}
+        again = {name: _again(live, saved, name, outputs) for name, outputs in before.items()}
         if not (itself := compared(path, after, again, tolerance)).same:
             message = f"{itself.part} computes something else at each call, as if by chance"
             raise TfckptError(f"{path}: {message}: there is nothing to compare")
     return result
 
 
-def _again(live: Live, saved: Mapping[str, Any], name: str) -> list[PartOutput]:
+def _again(
+    live: Live, saved: Mapping[str, Any], name: str, outputs: list[PartOutput]
+) -> list[PartOutput]:
     component = name if name in live.models else next(iter(live.models))
-    return called(live, component, unpacked_batch(saved[name][0]))
+    return called(live, component, unpacked_batch(saved[name][0]), outputs)
 
 
 def no_proof(path: str) -> TfckptError:
@@ -255,8 +257,11 @@ def _of_shapes(shape: Any) -> Any:
 # The call
 
 
-def called(live: Live, name: str, batch: Any) -> list[PartOutput]:
-    """What a model and its layers compute, in the order in which they have."""
+def called(live: Live, name: str, batch: Any, saved: Iterable[PartOutput] = ()) -> list[PartOutput]:
+    """What a model and its layers compute, in the order in which they have.
+
+    ``saved`` is what it is to be compared with.
+    """
     model = live.models[name]
     if not tf.executing_eagerly():
         raise TfckptError("a model is called in eager mode only")
@@ -264,7 +269,7 @@ def called(live: Live, name: str, batch: Any) -> list[PartOutput]:
         raise TfckptError(f"{name} is not built: call it once on a batch before")
     found: list[PartOutput] = []
     with live_objects(), _untouched(live, name), _untraced(), tf.device("CPU:0"):
-        _note_all(live, found)
+        _note_all(live, found, {(o.part, o.number): o.output.bound for o in saved})
         takes = "training" in inspect.signature(model.call).parameters
         try:
             tensors = tf.nest.map_structure(tf.constant, batch)
@@ -370,24 +375,25 @@ def _put_back(own: dict[str, Any], before: dict[str, Any], held: list[Any]) -> N
         (kind.extend if kind is list else kind.update)(value, content)
 
 
-def _note_all(live: Live, found: list[PartOutput]) -> None:
+def _note_all(live: Live, found: list[PartOutput], bounds: Mapping[tuple[str, int], float]) -> None:
     """Have each layer note what it returns, until its attributes are put back; build none."""
     counts: dict[str, int] = {}
     known: dict[int, tuple[Any, Sketch]] = {}  # what one returns, another is called with
 
-    def sketches(structure: Any) -> list[Sketch]:
-        made = []
+    def sketches(structure: Any, path: str = "", first: int = 0) -> list[Sketch]:
+        made: list[Sketch] = []
         for each in tf.nest.flatten(structure, expand_composites=True):
             if isinstance(each, (tf.Tensor, np.ndarray)):
                 if id(each) not in known or known[id(each)][0]() is not each:
-                    known[id(each)] = weakref.ref(each), sketch_of(array_of(each))
+                    bound = bounds.get((path, first + len(made)))
+                    known[id(each)] = weakref.ref(each), sketch_of(array_of(each), bound)
                 made.append(known[id(each)][1])
         return made
 
     def note(path: str, arguments: Any, outputs: Any) -> None:
         before = counts.get(path, 0)
         if before < _OUTPUTS:
-            fed, made = fed_by(sketches(arguments)), sketches(outputs)
+            fed, made = fed_by(sketches(arguments)), sketches(outputs, path, before)
             counts[path] = before + len(made)
             found.extend(PartOutput(path, before + n, fed, each) for n, each in enumerate(made))
 

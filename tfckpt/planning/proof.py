@@ -56,6 +56,8 @@ class Sketch(NamedTuple):
         nonfinite: how many values are infinite or NaN.
         size: root mean square of the finite values.
         numbers: sixteen made of the values, or all values if there are no more; None if unknown.
+        bound: values beyond it count as it in ``size`` and ``numbers``, so that a mask of -1e9 does
+            not hide what is beside it; 0.0 if none is so far from the others.
     """
 
     dtype: str
@@ -64,6 +66,7 @@ class Sketch(NamedTuple):
     nonfinite: int
     size: float
     numbers: np.ndarray | None
+    bound: float = 0.0
 
 
 class PartOutput(NamedTuple):
@@ -88,7 +91,7 @@ _Recorded = tuple[
     str,
     int,
     tuple[float, float],
-    tuple[str, tuple[_Natural, ...], int, int, float, str | None],
+    tuple[str, tuple[_Natural, ...], int, int, float, str | None, float],
 ]
 
 
@@ -167,8 +170,8 @@ def _power(number: float) -> str:
     return f"1e{power + 1}" if digit > 9 else f"{digit}e{power}"
 
 
-def sketch_of(array: np.ndarray) -> Sketch:
-    """What is kept of a tensor."""
+def sketch_of(array: np.ndarray, bound: float | None = None) -> Sketch:
+    """What is kept of a tensor; with the ``bound`` of another one, if it is to be compared."""
     array, dtype = np.ascontiguousarray(array), dtype_name(array.dtype)
     if array.dtype.kind in "OSU":
         crc = int(google_crc32c.value(repr(array.tolist()).encode()))
@@ -184,8 +187,22 @@ def sketch_of(array: np.ndarray) -> Sketch:
             lost = int(values.size - np.count_nonzero(finite))
             values = np.where(finite, values, 0).astype(np.float64)
             square = float(np.dot(values, values))
+        if bound is None:
+            bound = _bound_of(values)
+        if bound:
+            values = np.clip(values, -bound, bound)
+            square = float(np.dot(values, values))
     size = math.sqrt(square / (values.size or 1))
-    return Sketch(dtype, array.shape, crc, lost, size, _numbers(values).astype(kind))
+    return Sketch(dtype, array.shape, crc, lost, size, _numbers(values).astype(kind), bound)
+
+
+def _bound_of(values: np.ndarray) -> float:
+    """Where values are cut off, as a few are a hundred times as large as most; 0.0 if none is."""
+    some = np.abs(values[:: max(values.size // 4096, 1)])
+    some = some[some > 0]
+    most = float(np.median(some)) if some.size else 0.0
+    far = max(float(np.max(values, initial=0.0)), -float(np.min(values, initial=0.0)))
+    return float(f"{32 * most:.9g}") if far > 100 * most > 0 else 0.0
 
 
 def fed_by(sketches: Sequence[Sketch]) -> tuple[float, float]:
@@ -248,10 +265,10 @@ def encoded(models: Mapping[str, tuple[Any, Sequence[PartOutput]]]) -> dict[str,
 
 
 def _row(each: PartOutput, *, numbers: bool) -> list[Any]:
-    *known, size, made = each.output
+    *known, size, made, bound = each.output
     text = _text(made) if numbers and made is not None else None
     short = [float(f"{number:.9g}") for number in (*each.fed, size)]
-    return [each.part, each.number, short[:2], [*known, short[2], text]]
+    return [each.part, each.number, short[:2], [*known, short[2], text, bound]]
 
 
 def _text(array: np.ndarray) -> str:
@@ -266,12 +283,12 @@ def decoded(
     try:
         for name, model in msgspec.convert(dict(recorded), dict[str, _Computed]).items():
             outputs = [
-                PartOutput(*row[:3], Sketch(*row[3][:5], _numbers_of(row[3])))
+                PartOutput(*row[:3], Sketch(*row[3][:5], _numbers_of(row[3]), row[3][6]))
                 for row in model.outputs
             ]
             found[name] = model.batch, outputs
-        sizes = (o.output.size for _, outputs in found.values() for o in outputs)
-        if not all(map(math.isfinite, sizes)):
+        sketches = [o.output for _, outputs in found.values() for o in outputs]
+        if not all(math.isfinite(one.size) and 0 <= one.bound < math.inf for one in sketches):
             raise ValueError("a size is not finite")
     except (ValueError, OverflowError) as error:  # among them those of msgspec
         message = f"the commit record's 'proof' cannot be read: {error}"
@@ -280,7 +297,7 @@ def decoded(
 
 
 def _numbers_of(row: Sequence[Any]) -> np.ndarray | None:
-    dtype, shape, *_, text = row
+    dtype, shape, *_, text, _ = row
     if text is None:
         return None
     count = min(math.prod(shape) * (2 if dtype.startswith("complex") else 1), _NUMBERS)
