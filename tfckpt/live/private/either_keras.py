@@ -27,11 +27,6 @@ def is_variable(trackable: Any) -> bool:
     return isinstance(trackable, getattr(sys.modules.get("keras"), "Variable", ()))
 
 
-def is_created(variable: Any) -> bool:
-    """Whether a variable has been created, which Keras 3 may do later."""
-    return getattr(variable, "_value", variable) is not None
-
-
 # Layers
 
 

@@ -159,23 +159,6 @@ def initialize(obj: Any) -> None:
     obj._maybe_initialize_trackable()
 
 
-# Attributes of Keras and TensorFlow on every object, on which no name and no key depends.
-BOOKKEEPING = frozenset(
-    str.split(
-        """
-        _auto_config _build_input_shape _build_shapes_dict _call_context_args _call_signature
-        _call_spec _compile_config _compiled_trainable_state _distribute_strategy
-        _distribution_strategy _dtype_policy _inbound_nodes _inbound_nodes_value _input_spec
-        _last_wrapped_list_snapshot _loss_ids _losses _nodes _nodes_by_depth
-        _obj_reference_counts_dict _operations_by_depth _outbound_nodes _outbound_nodes_value
-        _saved_model_arg_spec _saved_model_inputs_spec _self_extra_variables
-        _self_name_based_restores _self_unconditional_deferred_dependencies
-        _self_unconditional_dependency_names _tensor_usage_count _thread_local _tracked _tracker
-        call_signature_parameters
-        """
-    )
-)
-
 # Models and optimizers
 
 # What `compile` and `fit` set on a model; the optimizer and the metrics are read by name. A user
@@ -210,5 +193,3 @@ OF_TRAINERS = frozenset(
 )
 # What an optimizer lists again.
 OF_OPTIMIZERS = frozenset({"_variables", "_trainable_variables", "_weights"})
-# tf_keras creates it, and a train_step may not use it.
-LOSS_MEAN = "_total_loss_mean"
