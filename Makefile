@@ -36,10 +36,11 @@ test: $(STAMP)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --sample
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --cov
 
+# With long searches; each prints its seed.
 test-long: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m ''
+	timeout --signal=INT 3h $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m ''
 
 # Each pair of versions has an environment in .nox, 2 GB; an interpreter that is missing is skipped.
 test-matrix: $(STAMP)

@@ -9,9 +9,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
-import random
 import shutil
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,64 +86,6 @@ def corpus() -> Path:
     if not path.is_dir():
         pytest.skip(f"no corpus of checkpoints at {path}; TFCKPT_CORPUS names another place")
     return path
-
-
-# Each of these trains or builds many models in both flavors, one scenario a test: half of the time
-# of all tests.
-_SAMPLED = tuple(
-    f"tests/{path}"
-    for path in (
-        "conformance/resume/",
-        "conformance/keras_files/test_models.py",
-        "conformance/test_names_of_files.py",
-        "conformance/test_names_of_layers.py",
-        "conformance/test_suggestions_used.py",
-        "mistakes/test_trainings.py",
-        "unit/test_calls.py",
-        "unit/test_comes_late.py",
-        "unit/test_fit.py",
-        "unit/test_fit_callbacks.py",
-        "unit/test_iterators_of_other_data.py",
-        "unit/test_saves_told.py",
-        "unit/test_slots.py",
-        "unit/test_training_begins.py",
-        "unit/test_wired_configs.py",
-    )
-)
-_WHOLE = "tests/conformance/resume/test_table.py"  # it has a sample of its own
-_SEED = date.today().toordinal()  # the same in all processes of a run
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--sample",
-        nargs="?",
-        const=0.2,
-        type=float,
-        help="run this share of the long suites, a fifth by default, by the day's seed",
-    )
-
-
-def pytest_report_header(config: pytest.Config) -> str | None:
-    share = config.getoption("--sample")
-    return f"{share:.0%} of the long suites, by seed {_SEED}" if share else None
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A share that changes from day to day; without ``--sample``, and in `make test-long`, all."""
-    share = config.getoption("--sample")
-    if not share:
-        return
-    draw = random.Random(_SEED)
-    kept = [
-        item
-        for item in items
-        if not item.nodeid.startswith(_SAMPLED)
-        or item.nodeid.startswith(_WHOLE)
-        or draw.random() < share
-    ]
-    config.hook.pytest_deselected(items=list({*items} - {*kept}))
-    items[:] = kept
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -9,7 +9,9 @@ never left out: where several fit and nothing distinguishes them, a person decid
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +56,7 @@ _MOST_VALUES = 60_000
 _LEAST_SHARE = 0.3  # of the weights of the smaller side; less is another model
 _OF_OPTIMIZERS = frozenset({Role.SLOT, Role.ITERATIONS, Role.HYPERPARAMETER})
 _MOST_SCOPES = 3
+_MOST_PLANS = 8  # of a model inside of another one
 _RESETS: tuple[Any, ...] = (
     {"hyperparameters": "config"},
     {"iterations": "restore"},
@@ -115,12 +118,64 @@ class _Search:
             )
             choices = self._scopes(choices) or choices
             asked = Suggestion(changes, choices=choices, by_names=by_names)
-            found = by_names if settled else asked
+            found = by_names if settled else (which and self._nested()) or asked
         else:
             found = self._without_rest(changes, plan)
         if pairing.gave_up:
             found = dataclasses.replace(found or Suggestion({}), gave_up=pairing.gave_up)
         return found
+
+    def _nested(self) -> Suggestion | None:
+        """If all of one side is a model inside of the other one, in one place or in several."""
+        sure = self._places({})
+        found = sure or self._places({"match": "name"})
+        rules: dict[str, list[str]] = {}
+        for old, new in found:
+            rules.setdefault(old, []).append(new)
+        both = list(rules.items()) if len(rules) == 1 < len(found) else []
+        each = [(old, [new]) for old, new in found]
+        ways = []
+        for old, paths in [*both, *each][:_MOST_SCOPES]:
+            models = [f"{path}/**" for path in paths]
+            rule = {"checkpoint": f"{old}/**", "model": models[0] if len(paths) == 1 else models}
+            keys = {"rename": [rule]} if sure else {"rename": [rule], "match": "name"}
+            if (plan := self._planned(keys)) is None:
+                return None
+            changes, plan = self._with_optimizer(*self._cast(keys, plan))
+            if (one := self._without_rest(changes, plan)) is None:
+                return None
+            if sure and len(found) == 1:
+                return one
+            verb = "is" if len(paths) == 1 else "are each"
+            what = f"{listed(paths)} {verb} {old} of the checkpoint"
+            names = "" if sure else ", and layers with the same name are the same"
+            ways.append((f"{what}{names}{f'; {one.left}' * bool(one.left)}", one.changes))
+        why = "all layers of the smaller one are in the other, " + (
+            "in this order" if sure else "by their names, though not by their order"
+        )
+        choices = (Candidates(new, tuple(rules), why, ("", ""), tuple(ways)) for _, new in found)
+        return Suggestion({}, choices=tuple(choices)) if ways else None
+
+    def _places(self, how: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """Where all of one side may be in the other: path in the checkpoint, path in the model."""
+        sides = [_models(side) for side in (self._stored, self._live)]
+        pairs = sorted(
+            (-min(held.total(), wanted.total()), old, new)
+            for old, held in sides[0].items()
+            for new, wanted in sides[1].items()
+            if old != new and "/" not in min(old, new, key=len)
+            if held <= wanted or wanted <= held
+        )
+        for least, same in itertools.groupby(pairs[:_MOST_PLANS], lambda pair: pair[0]):
+            found = []
+            for _, old, new in same:
+                rule = {"checkpoint": f"{old}/**", "model": f"{new}/**"}
+                plan = self._planned({"rename": [rule], **how})
+                if plan is not None and _moved(plan, f"{old}/", f"{new}/") == -least:
+                    found.append((old, new))
+            if found:
+                return found
+        return []
 
     def _scopes(self, choices: Sequence[Candidates]) -> tuple[Candidates, ...]:
         """One choice for all layers, where each is one in one of several scopes; else ()."""
@@ -357,6 +412,22 @@ class _Search:
             for side in (self._stored, self._live)
         ]
         return restored > 0 and restored >= _LEAST_SHARE * min(sides)
+
+
+def _models(side: Inventory) -> dict[str, Counter[tuple[int, ...]]]:
+    """Path → the shapes of all weights in it, of each container with several layers."""
+    found: dict[str, Counter[tuple[int, ...]]] = {}
+    for name, entry in side.entries.items():
+        if entry.role is Role.WEIGHT:
+            for path in itertools.accumulate(name.split("/")[:-1], "{}/{}".format):
+                if path in side.containers and len(side.containers[path].layers) > 1:
+                    found.setdefault(path, Counter())[tuple(entry.shape or ())] += 1
+    return found
+
+
+def _moved(plan: Plan, old: str, new: str) -> int:
+    pairs = ((s.source, s.name) for s in plan.assignments if s.entry.role is Role.WEIGHT)
+    return sum(a.startswith(old) and b.startswith(new) for a, b in pairs)
 
 
 def _of_classes_of(other: Inventory, one: Inventory) -> Inventory:

@@ -1,0 +1,111 @@
+"""A backbone of a file is a model inside of another one, or the other way round.
+
+Its layers have no names of their own. The suggested policy is pasted; what it restores is compared
+with the layers of the model that was saved, one by one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tfckpt
+
+
+def backbone(keras: Any, name: str = "backbone") -> Any:
+    inputs = keras.Input((4,))
+    x = keras.layers.Dense(4, activation="relu")(inputs)
+    for _ in range(2):
+        x = keras.layers.LayerNormalization()(keras.layers.Add()([x, keras.layers.Dense(4)(x)]))
+    return keras.Model(inputs, x, name=name)
+
+
+def inside(keras: Any, *models: Any, units: int = 3) -> Any:
+    """A model that holds other ones, and a head."""
+    inputs = keras.Input((4,))
+    outputs = [model(inputs) for model in models]
+    x = keras.layers.Concatenate()(outputs) if len(outputs) > 1 else outputs[0]
+    return keras.Model(inputs, keras.layers.Dense(units, name="head")(x))
+
+
+def with_head(keras: Any, units: int) -> Any:
+    """All layers beside each other, the last without a name, too."""
+    inner = backbone(keras)
+    return keras.Model(inner.inputs, keras.layers.Dense(units)(inner.output))
+
+
+def saved(model: Any, form: str, directory: Any) -> str:
+    if form == "tensorflow":
+        return tfckpt.Checkpoint(model=model).save(f"{directory}/ckpt")
+    model.save_weights(path := f"{directory}/model.weights.h5")
+    return path
+
+
+def refused(path: str, model: Any) -> Any:
+    with pytest.raises(tfckpt.RefusedError) as refusal:
+        tfckpt.restore(path, model)
+    return refusal.value.plan.suggestion
+
+
+def assert_same(one: Any, other: Any) -> None:
+    for a, b in zip(one.layers, other.layers, strict=False):
+        for x, y in zip(a.get_weights(), b.get_weights(), strict=True):
+            np.testing.assert_array_equal(x, y)
+
+
+@pytest.fixture(params=["h5", "tensorflow"])
+def form(request: pytest.FixtureRequest, flavour: Any) -> str:
+    if request.param == "h5" and flavour.__name__ == "tf_keras":
+        pytest.skip("tf_keras writes its layers in one flat list")
+    return request.param
+
+
+def test_all_of_a_file_is_a_model_inside(flavour: Any, form: str, tmp_path: Any) -> None:
+    old, new = backbone(flavour), backbone(flavour, "encoder")
+    path, model = saved(old, form, tmp_path), inside(flavour, new)
+    found = refused(path, model)
+    rename = [{"checkpoint": "model/**", "model": "model/encoder/**"}]
+    assert found.changes == {"rename": rename, "exclude": ["model/head/**"]}
+    tfckpt.restore(path, model, policy=found.policy)
+    assert_same(old, new)
+
+
+def test_a_model_inside_of_a_file_is_all_of_it(flavour: Any, form: str, tmp_path: Any) -> None:
+    old, new = backbone(flavour), backbone(flavour)
+    path = saved(inside(flavour, old), form, tmp_path)
+    found = refused(path, new)
+    rename = [{"checkpoint": "model/backbone/**", "model": "model/**"}]
+    assert found.changes == {"rename": rename, "exclude_checkpoint": ["model/head/**"]}
+    tfckpt.restore(path, new, policy=found.policy)
+    assert_same(old, new)
+
+
+def test_two_models_inside_are_a_question(flavour: Any, form: str, tmp_path: Any) -> None:
+    old, one, two = (backbone(flavour, name) for name in ("backbone", "one", "two"))
+    path, model = saved(old, form, tmp_path), inside(flavour, one, two)
+    found = refused(path, model)
+    assert found.policy is None
+    (_, first), *others = found.choices[0].answers()
+    scopes = ["model/one/**", "model/two/**"]
+    assert first["rename"] == [{"checkpoint": "model/**", "model": scopes}]
+    assert [changes["rename"][0]["model"] for _, changes in others] == scopes
+    tfckpt.restore(path, model, **first)
+    assert_same(old, one)
+    assert_same(old, two)
+
+
+@pytest.mark.parametrize("out", [True, False], ids=["out of", "into"])
+def test_one_more_layer_without_a_name_goes_by_names(
+    flavour: Any, form: str, tmp_path: Any, *, out: bool
+) -> None:
+    inner, flat = backbone(flavour), with_head(flavour, 5)
+    nested = inside(flavour, inner)
+    old, new = (nested, flat) if out else (flat, nested)
+    path = saved(old, form, tmp_path)
+    found = refused(path, new)
+    ((_, changes),) = found.choices[0].answers() if found.choices else [("", found.changes)]
+    assert changes["match"] == "name"
+    tfckpt.restore(path, new, **changes)
+    assert_same(inner, flat)
