@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from tfckpt.training.callback_state import States
 X = np.linspace(-1, 1, 32, dtype=np.float32).reshape(8, 4)
 Y = X.sum(1, keepdims=True)
 # What they need; those that `fit` has no part in, or that need another package, are left out.
-GIVEN: dict[str, Any] = {
+GIVEN = {
     "BackupAndRestore": lambda path: [str(path / "backup")],
     "CSVLogger": lambda path: [str(path / "log.csv")],
     "LambdaCallback": lambda path: [],
@@ -32,12 +31,12 @@ STATE = {
 }
 
 
-def kinds(keras: Any) -> list[str]:
+def kinds(keras):
     found = inspect.getmembers(keras.callbacks, inspect.isclass)
     return [name for name, kind in found if issubclass(kind, keras.callbacks.Callback)]
 
 
-def test_what_keras_changes_on_its_own_callbacks_is_data(flavour, tmp_path) -> None:
+def test_what_keras_changes_on_its_own_callbacks_is_data(flavour, tmp_path):
     model = flavour.Sequential([flavour.Input((4,)), flavour.layers.Dense(1)])
     model.compile("sgd", "mse")
     names = [name for name in kinds(flavour) if name not in LEFT_OUT]
@@ -50,10 +49,10 @@ def test_what_keras_changes_on_its_own_callbacks_is_data(flavour, tmp_path) -> N
     states = States(made)
 
     class Begin(flavour.callbacks.Callback):
-        def on_train_begin(self, logs: Any = None) -> None:
+        def on_train_begin(self, logs=None):
             states.begins()
 
-        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        def on_epoch_end(self, epoch, logs=None):
             self.saved, _, self.lost = states.collect()
 
     last = Begin()

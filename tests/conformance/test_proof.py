@@ -8,38 +8,52 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import keras
 import numpy as np
 import pytest
-from zoo.models import IN_FLAVOUR, MODELS
+import tf_keras
+from zoo import models as zoo
+from zoo.models import stack, wired
+from zoo.values import fill
 
 import tfckpt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    Plant = Callable[[Any], object]
+
 ROW, STEPS, IMAGE, WORDS = (4,), (5, 4), (8, 8, 4), (6,)
+
+
+def numbers(shape, seed=2):
+    return np.random.default_rng(seed).normal(0.5, 1.0, (3, *shape)).astype("float32")
 
 
 # Models: two equal ones from two calls, apart from their values
 
 
-def dense(k: Any, activation: str = "tanh") -> Any:
-    layers = [k.layers.Dense(4, activation, name="a"), k.layers.Dense(4, activation, name="b")]
-    return k.Sequential([k.Input(ROW), *layers, k.layers.Dense(4, name="c")])
+def dense(k, activation="tanh"):
+    layers = [k.layers.Dense(4, activation, name=name) for name in "ab"]
+    return stack(k, *layers, k.layers.Dense(4, name="c"), shape=ROW)
 
 
-def conv(k: Any, epsilon: float = 1e-3) -> Any:
-    x = start = k.Input(IMAGE)
-    for n in (1, 2):
-        x = k.layers.Conv2D(4, 3, padding="same", name=f"conv{n}")(x)
-        x = k.layers.BatchNormalization(epsilon=epsilon, name=f"bn{n}")(x)
-        x = k.layers.ReLU(name=f"relu{n}")(x)
-    x = k.layers.DepthwiseConv2D(3, padding="same", name="depth")(x)
-    x = k.layers.PReLU(shared_axes=[1, 2], name="alpha")(x)
-    return k.Model(start, k.layers.GlobalAveragePooling2D(name="pool")(x))
+def conv(k, epsilon=1e-3):
+    layers = [
+        layer
+        for n in (1, 2)
+        for layer in (
+            k.layers.Conv2D(4, 3, padding="same", name=f"conv{n}"),
+            k.layers.BatchNormalization(epsilon=epsilon, name=f"bn{n}"),
+            k.layers.ReLU(name=f"relu{n}"),
+        )
+    ]
+    layers.append(k.layers.DepthwiseConv2D(3, padding="same", name="depth"))
+    layers.append(k.layers.PReLU(shared_axes=[1, 2], name="alpha"))
+    return wired(k, *layers, k.layers.GlobalAveragePooling2D(name="pool"), shape=IMAGE)
 
 
-def text(k: Any) -> Any:
+def text(k):
     start = k.Input(WORDS, dtype="int32")
     x = k.layers.Embedding(9, 4, name="words")(start)
     x = k.layers.LayerNormalization(name="norm")(x)
@@ -47,100 +61,68 @@ def text(k: Any) -> Any:
     return k.Model(start, k.layers.Dense(9, name="logits")(x))
 
 
-def recurrent(k: Any) -> Any:
-    x = start = k.Input(STEPS)
-    x = k.layers.LSTM(4, return_sequences=True, name="lstm")(x)
-    x = k.layers.GRU(4, return_sequences=True, name="gru")(x)
-    return k.Model(start, k.layers.Bidirectional(k.layers.SimpleRNN(4), name="both")(x))
+def recurrent(k):
+    lstm = k.layers.LSTM(4, return_sequences=True, name="lstm")
+    gru = k.layers.GRU(4, return_sequences=True, name="gru")
+    both = k.layers.Bidirectional(k.layers.SimpleRNN(4), name="both")
+    return wired(k, lstm, gru, both, shape=STEPS)
 
 
-def towers(k: Any) -> Any:
-    def tower(name: str) -> Any:
+def towers(k):
+    def tower(name):
         layers = [k.layers.Dense(4, "tanh", name="first"), k.layers.Dense(4, name="second")]
-        return k.Sequential([k.Input(ROW), *layers], name=name)
+        return stack(k, *layers, shape=ROW, name=name)
 
     one, other = k.Input(ROW, name="one"), k.Input(ROW, name="other")
     return k.Model([one, other], [tower("left")(one), tower("right")(other)])
 
 
-def named_inputs(k: Any) -> Any:
+def named_inputs(k):
     inputs = {"price": k.Input(ROW, name="price"), "size": k.Input(ROW, name="size")}
     found = [k.layers.Dense(4, name=f"of_{name}")(x) for name, x in inputs.items()]
     return k.Model(inputs, k.layers.Concatenate(name="joined")(found))
 
 
-def prepared(k: Any, scale: float = 1 / 255) -> Any:
-    x = start = k.Input(ROW)
-    x = k.layers.Rescaling(scale, name="rescaling")(x)
+def prepared(k, scale=1 / 255):
     normalization = k.layers.Normalization(name="normalization")
     normalization.adapt(np.random.default_rng(1).normal(1.0, 2.0, (32, *ROW)).astype("float32"))
-    return k.Model(start, k.layers.Dense(4, name="out")(normalization(x)))
+    last = k.layers.Dense(4, name="out")
+    return wired(k, k.layers.Rescaling(scale, name="rescaling"), normalization, last, shape=ROW)
 
 
-def low_rank(k: Any) -> Any:
-    class LowRank(k.layers.Layer):
-        def build(self, shape: Any) -> None:
-            self.kernel = self.add_weight(name="kernel", shape=(shape[-1], 4))
-            self.lora_a = self.add_weight(name="lora_a", shape=(shape[-1], 2))
-            self.lora_b = self.add_weight(name="lora_b", shape=(2, 4))
-
-        def call(self, x: Any) -> Any:
-            return x @ self.kernel + (x @ self.lora_a) @ self.lora_b
-
-    layers = [k.layers.Dense(4, name="a"), LowRank(name="tuned"), k.layers.Dense(4, name="out")]
-    return k.Sequential([k.Input(ROW), *layers])
-
-
-def subclassed(k: Any) -> Any:
+def subclassed(k):
     class Net(k.Model):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             self.blocks = [k.layers.Dense(4, "tanh"), k.layers.Dense(4, "tanh")]
             self.drop = k.layers.Dropout(0.5)
             self.scale = self.add_weight(name="scale", shape=(4,))
             self.out = k.layers.Dense(4)
 
-        def call(self, x: Any, training: bool = False) -> Any:
+        def call(self, x, training=False):
             for block in self.blocks:
                 x = self.drop(block(x), training=training)
             return self.out(x * self.scale)
 
-    model = Net()
-    model(np.zeros((1, *ROW), "float32"))
-    return model
+    return zoo.called(Net(), np.zeros((1, *ROW), "float32"))
 
 
-def nested(k: Any) -> Any:
+def nested(k):
     inner = [k.layers.Dense(4, "tanh", name=name) for name in ("one", "two")]
-    encoder = k.Sequential([k.Input(ROW), *inner], name="encoder")
+    encoder = stack(k, *inner, shape=ROW, name="encoder")
     shared, start = k.layers.Dense(4, name="shared"), k.Input(ROW)
     x = encoder(start)
     heads = [k.layers.Dense(4, name=name)(shared(shared(x))) for name in ("mean", "spread")]
     return k.Model(start, heads)
 
 
-BATCHES: dict[Any, Callable[[], Any]] = {
-    dense: lambda: numbers(ROW),
-    conv: lambda: numbers(IMAGE),
-    text: lambda: np.random.default_rng(2).integers(0, 9, (3, *WORDS)).astype("int32"),
-    recurrent: lambda: numbers(STEPS),
-    towers: lambda: [numbers(ROW), numbers(ROW, 3)],
-    named_inputs: lambda: {"price": numbers(ROW), "size": numbers(ROW, 3)},
-    prepared: lambda: numbers(ROW),
-    low_rank: lambda: numbers(ROW),
-    subclassed: lambda: numbers(ROW),
-    nested: lambda: numbers(ROW),
-}
+# Wrongs
 
 
-def numbers(shape: tuple[int, ...], seed: int = 2) -> np.ndarray:
-    return np.random.default_rng(seed).normal(0.5, 1.0, (3, *shape)).astype("float32")
-
-
-def of(model: Any, part: str) -> Any:
+def of(model, part):
     """A layer by its canonical name."""
     found = model
-    for name in part.split("/")[1:]:
+    for name in part.split("/"):
         layers = {layer.name: layer for layer in getattr(found, "layers", [])}
         if isinstance(found, list):
             found = found[int(name)]
@@ -149,278 +131,251 @@ def of(model: Any, part: str) -> Any:
     return found
 
 
-def filled(build: Callable[..., Any], k: Any) -> Any:
-    """A model whose values are neither 0 nor 1, and no two alike."""
-    model = build(k)
-    if build is prepared:  # its constants are made of data
-        return model
-    rng = np.random.default_rng(5)
-    model.set_weights([rng.uniform(0.2, 0.9, w.shape).astype(w.dtype) for w in model.get_weights()])
-    return model
-
-
-# Wrongs
-
-
 class Wrong(NamedTuple):
     """What is done to a model, and the part that it is done to, or the parts beside each other."""
 
-    model: Callable[..., Any]
     part: str
-    plant: Callable[[Any], None]
-    arguments: tuple[Any, ...] = ()
+    plant: Plant
 
 
-def changed(
-    part: str, change: Callable[[np.ndarray], Any], index: int = 0
-) -> Callable[[Any], None]:
+def changed(part, change, index=0):
     """One weight of a part is replaced by what is made of it."""
 
-    def plant(model: Any) -> None:
-        layer = of(model, part)
-        weights = layer.get_weights()
+    def plant(model):
+        weights = of(model, part).get_weights()
         weights[index] = np.asarray(change(weights[index]), weights[index].dtype)
-        layer.set_weights(weights)
+        of(model, part).set_weights(weights)
 
-    return plant
+    return Wrong(part, plant)
 
 
-def exchanged(one: str, other: str) -> Callable[[Any], None]:
+def exchanged(one, other, named=""):
     """Two parts have each other's weights."""
 
-    def plant(model: Any) -> None:
+    def plant(model):
         first, second = of(model, one), of(model, other)
         weights = first.get_weights()
         first.set_weights(second.get_weights())
         second.set_weights(weights)
 
-    return plant
+    return Wrong(named or one, plant)
 
 
-def swapped(part: str, one: int, other: int) -> Callable[[Any], None]:
+def swapped(part, one, other):
     """Two weights of a part have each other's values."""
 
-    def plant(model: Any) -> None:
+    def plant(model):
         weights = of(model, part).get_weights()
         weights[one], weights[other] = weights[other], weights[one]
         of(model, part).set_weights(weights)
 
-    return plant
+    return Wrong(part, plant)
 
 
-def copied(one: str, other: str) -> Callable[[Any], None]:
-    return lambda model: of(model, other).set_weights(of(model, one).get_weights())
+def copied(one, other, named=""):
+    return Wrong(named or other, lambda m: of(m, other).set_weights(of(m, one).get_weights()))
 
 
-def averages(model: Any) -> None:
+def averages(model):
     model.set_weights([0.999 * w + 0.001 * np.ones_like(w) for w in model.get_weights()])
 
 
-def overflowed(kernel: np.ndarray) -> np.ndarray:
+def overflowed(kernel):
     with np.errstate(over="ignore"):
         return (kernel * 1e6).astype("float16")
 
 
-def gates(kernel: np.ndarray) -> np.ndarray:
+def gates(kernel):
     i, f, c, o = np.split(kernel, 4, -1)
     return np.concatenate([i, c, f, o], -1)
 
 
-def renormalized(model: Any) -> None:
+def renormalized(model):
     """The constant that Normalization computes with, which is another one after a wrong adapt."""
-    layer = of(model, "model/normalization")
+    layer = of(model, "normalization")
     layer.adapt(np.random.default_rng(9).normal(0.0, 1.0, (32, *ROW)).astype("float32"))
 
 
-def merged(model: Any) -> None:
-    layer = of(model, "model/tuned")
-    layer.kernel.assign(layer.kernel + np.asarray(layer.lora_a) @ np.asarray(layer.lora_b))
+class Subject(NamedTuple):
+    """A batch, what goes wrong, and code that is another one: arguments → the part."""
+
+    batch: Any
+    wrongs: dict[str, Wrong]
+    other_code: tuple[Any, str] | None = None
 
 
-def rescaled(model: Any) -> None:
-    model.scale.assign(model.scale * 1.5)
-
-
-def nothing(model: Any) -> None:
-    """The code is another one."""
-
-
-WRONGS: dict[str, Wrong] = {
-    "equal layers exchanged": Wrong(dense, "model/a", exchanged("model/a", "model/b")),
-    "last two exchanged": Wrong(dense, "model/b", exchanged("model/b", "model/c")),
-    "one layer twice": Wrong(dense, "model/c", copied("model/b", "model/c")),
-    "kernel transposed": Wrong(dense, "model/a", changed("model/a", np.transpose)),
-    "bias zeroed": Wrong(dense, "model/b", changed("model/b", np.zeros_like, 1)),
-    "bias reversed": Wrong(dense, "model/c", changed("model/c", np.flip, 1)),
-    "rows shifted": Wrong(dense, "model/b", changed("model/b", lambda w: np.roll(w, 1, 0))),
-    "columns shifted": Wrong(dense, "model/c", changed("model/c", lambda w: np.roll(w, 1, 1))),
-    "sign of one column": Wrong(dense, "model/a", changed("model/a", lambda w: w * [1, 1, -1, 1])),
-    "one value by a thousandth": Wrong(
-        dense, "model/b", changed("model/b", lambda w: w + 1e-3 * np.eye(4)[:, :1])
+SUBJECTS = {
+    dense: Subject(
+        numbers(ROW),
+        {
+            "equal layers exchanged": exchanged("a", "b"),
+            "one layer twice": copied("b", "c"),
+            "kernel transposed": changed("a", np.transpose),
+            "bias zeroed": changed("b", np.zeros_like, 1),
+            "rows shifted": changed("b", lambda w: np.roll(w, 1, 0)),
+            "sign of one column": changed("a", lambda w: w * [1, 1, -1, 1]),
+            "one value by a thousandth": changed("b", lambda w: w + 1e-3 * np.eye(4)[:, :1]),
+            "averages for weights": Wrong("a", averages),
+            "cast that overflows": changed("b", overflowed),
+            "not a number": changed("c", lambda w: w * np.nan),
+            "fresh layer": changed("c", np.random.default_rng(8).permutation),
+        },
+        ("relu", "a"),
     ),
-    "averages for weights": Wrong(dense, "model/a", averages),
-    "cast that overflows": Wrong(dense, "model/b", changed("model/b", overflowed)),
-    "not a number": Wrong(dense, "model/c", changed("model/c", lambda w: w * np.nan)),
-    "fresh layer": Wrong(
-        dense, "model/c", changed("model/c", np.random.default_rng(8).permutation)
+    conv: Subject(
+        numbers(IMAGE),
+        {
+            "kernel's sides transposed": changed("conv1", lambda w: w.transpose(1, 0, 2, 3)),
+            "channels transposed": changed("conv2", lambda w: w.transpose(0, 1, 3, 2)),
+            "kernel flipped": changed("conv1", lambda w: w[::-1, ::-1]),
+            "statistics exchanged": exchanged("bn1", "bn2"),
+            "gamma and beta exchanged": swapped("bn2", 0, 1),
+            "mean and variance exchanged": swapped("bn1", 2, 3),
+            "variance as at the start": changed("bn2", np.ones_like, 3),
+            "depthwise channels shifted": changed("depth", lambda w: np.roll(w, 1, 2)),
+        },
+        (1e-5, "bn1"),
     ),
-    "another activation": Wrong(dense, "model/a", nothing, ("relu",)),
-    "kernel's sides transposed": Wrong(
-        conv, "model/conv1", changed("model/conv1", lambda w: w.transpose(1, 0, 2, 3))
+    text: Subject(
+        np.random.default_rng(2).integers(0, 9, (3, *WORDS)).astype("int32"),
+        {
+            "words of another vocabulary": changed("words", lambda w: np.roll(w, 1, 0)),
+            "scale and offset exchanged": swapped("norm", 0, 1),
+            "query for key": exchanged("attention/query_dense", "attention/key_dense"),
+            "heads exchanged": changed("attention/output_dense", lambda w: w[::-1]),
+        },
     ),
-    "channels transposed": Wrong(
-        conv, "model/conv2", changed("model/conv2", lambda w: w.transpose(0, 1, 3, 2))
+    recurrent: Subject(
+        numbers(STEPS),
+        {
+            "gates of a cell exchanged": changed("lstm", gates),
+            "recurrent kernel reversed": changed("gru", lambda w: w[::-1], 1),
+            "forward for backward": exchanged("both/forward_layer", "both/backward_layer", "both"),
+        },
     ),
-    "kernel flipped": Wrong(conv, "model/conv1", changed("model/conv1", lambda w: w[::-1, ::-1])),
-    "equal convolutions exchanged": Wrong(
-        conv, "model/conv1", exchanged("model/conv1", "model/conv2")
+    towers: Subject(
+        [numbers(ROW), numbers(ROW, 3)],
+        {
+            "one for the other": exchanged("left", "right", "left/first or right/first"),
+            "the same twice": copied("left", "right", "right/first"),
+        },
     ),
-    "statistics exchanged": Wrong(conv, "model/bn1", exchanged("model/bn1", "model/bn2")),
-    "gamma and beta exchanged": Wrong(conv, "model/bn2", swapped("model/bn2", 0, 1)),
-    "mean and variance exchanged": Wrong(conv, "model/bn1", swapped("model/bn1", 2, 3)),
-    "variance as at the start": Wrong(conv, "model/bn2", changed("model/bn2", np.ones_like, 3)),
-    "another epsilon": Wrong(conv, "model/bn1", nothing, (1e-5,)),
-    "depthwise channels shifted": Wrong(
-        conv, "model/depth", changed("model/depth", lambda w: np.roll(w, 1, 2))
+    named_inputs: Subject(
+        {"price": numbers(ROW), "size": numbers(ROW, 3)},
+        {"inputs exchanged": exchanged("of_price", "of_size")},
     ),
-    "words of another vocabulary": Wrong(
-        text, "model/words", changed("model/words", lambda w: np.roll(w, 1, 0))
+    prepared: Subject(
+        numbers(ROW), {"another mean": Wrong("normalization", renormalized)}, (1 / 127, "rescaling")
     ),
-    "scale and offset exchanged": Wrong(text, "model/norm", swapped("model/norm", 0, 1)),
-    "query for key": Wrong(
-        text,
-        "model/attention/query_dense",
-        exchanged("model/attention/query_dense", "model/attention/key_dense"),
+    subclassed: Subject(
+        numbers(ROW),
+        {
+            "blocks in another order": exchanged("blocks/0", "blocks/1"),
+            "a weight of the model": Wrong("", lambda m: m.scale.assign(m.scale * 1.5)),
+        },
     ),
-    "heads exchanged": Wrong(
-        text,
-        "model/attention/output_dense",
-        changed("model/attention/output_dense", lambda w: w[::-1]),
-    ),
-    "gates of a cell exchanged": Wrong(recurrent, "model/lstm", changed("model/lstm", gates)),
-    "recurrent kernel reversed": Wrong(
-        recurrent, "model/gru", changed("model/gru", lambda w: w[::-1], 1)
-    ),
-    "forward for backward": Wrong(
-        recurrent,
-        "model/both",
-        exchanged("model/both/forward_layer", "model/both/backward_layer"),
-    ),
-    "one tower for the other": Wrong(
-        towers, "model/left/first or model/right/first", exchanged("model/left", "model/right")
-    ),
-    "the same tower twice": Wrong(towers, "model/right/first", copied("model/left", "model/right")),
-    "inputs exchanged": Wrong(
-        named_inputs, "model/of_price", exchanged("model/of_price", "model/of_size")
-    ),
-    "another mean": Wrong(prepared, "model/normalization", renormalized),
-    "another constant": Wrong(prepared, "model/rescaling", nothing, (1 / 127,)),
-    "low rank left out": Wrong(low_rank, "model/tuned", changed("model/tuned", np.zeros_like, 2)),
-    "low rank merged twice": Wrong(low_rank, "model/tuned", merged),
-    "blocks in another order": Wrong(
-        subclassed, "model/blocks/0", exchanged("model/blocks/0", "model/blocks/1")
-    ),
-    "a weight of the model itself": Wrong(subclassed, "model", rescaled),
-    "layers of a nested model": Wrong(
-        nested, "model/encoder/one", exchanged("model/encoder/one", "model/encoder/two")
-    ),
-    "shared layer": Wrong(nested, "model/shared", changed("model/shared", np.transpose)),
-    "heads of two outputs": Wrong(
-        nested, "model/mean or model/spread", exchanged("model/mean", "model/spread")
+    nested: Subject(
+        numbers(ROW),
+        {
+            "layers of a nested model": exchanged("encoder/one", "encoder/two"),
+            "shared layer": changed("shared", np.transpose),
+            "heads of two outputs": exchanged("mean", "spread", "mean or spread"),
+        },
     ),
 }
+each_subject = pytest.mark.parametrize("build", SUBJECTS, ids=lambda build: build.__name__)
 
 
-@pytest.mark.parametrize("name", WRONGS)
-def test_what_names_and_shapes_cannot_see_is_found(flavour, name, tmp_path) -> None:
-    wrong = WRONGS[name]
-    model, other = filled(wrong.model, flavour), wrong.model(flavour, *wrong.arguments)
-    path = tfckpt.Checkpoint(model=model).save(tmp_path / "ckpt", probe=BATCHES[wrong.model]())
-    report = tfckpt.restore(path, other)
-    assert wrong.arguments or report.prove().same
-    wrong.plant(other)
-    proof = report.prove()
-    assert not proof.same
-    assert f"{proof.part}/".startswith(tuple(f"{part}/" for part in wrong.part.split(" or ")))
+def saved(build, k, place):
+    """A model whose values are neither 0 nor 1, and no two alike, and its checkpoint."""
+    model = build(k)
+    if build is not prepared:  # whose constants are made of data
+        fill(5, model)
+    path = tfckpt.Checkpoint(model=model).save(place / "ckpt", probe=SUBJECTS[build].batch)
+    return model, str(path)
+
+
+def accused(proof, part):
+    names = tuple(f"model/{name}".rstrip("/") + "/" for name in part.split(" or "))
+    return not proof.same and f"{proof.part}/".startswith(names)
+
+
+@each_subject
+def test_what_names_and_shapes_cannot_see_is_found(flavour, build, tmp_path):
+    subject, other = SUBJECTS[build], build(flavour)
+    _, path = saved(build, flavour, tmp_path)
+    for name, wrong in subject.wrongs.items():
+        report = tfckpt.restore(path, other)
+        assert report.prove().same, name
+        wrong.plant(other)
+        assert accused(report.prove(), wrong.part), f"{name}: {report.prove()}"
+    if subject.other_code:
+        argument, part = subject.other_code
+        another = build(flavour, argument)
+        assert accused(tfckpt.restore(path, another).prove(), part)
 
 
 # Right restores
 
 
-def by_checkpoint(k: Any, model: Any, other: Any, path: str) -> Any:
-    return tfckpt.restore(path, other).prove()
-
-
-def by_rewrite(k: Any, model: Any, other: Any, path: str) -> Any:
-    tfckpt.rewrite(path, f"{path}-new", drop_optimizer=True)
-    return tfckpt.restore(f"{path}-new", other).prove()
-
-
-def by_weights_file(k: Any, model: Any, other: Any, path: str) -> Any:
+def by_weights_file(model, other, path):
     model.save_weights(f"{path}.weights.h5")
     other.load_weights(f"{path}.weights.h5")
     return tfckpt.prove(path, other)
 
 
-def by_conversion(k: Any, model: Any, other: Any, path: str) -> Any:
+def by_conversion(model, other, path):
     tfckpt.convert(path, f"{path}.safetensors", include=["model/**"])
     tfckpt.restore(f"{path}.safetensors", other)
     return tfckpt.prove(path, other)
 
 
-def by_cast(dtype: str) -> Callable[..., Any]:
-    def cast(k: Any, model: Any, other: Any, path: str) -> Any:
-        tfckpt.rewrite(path, f"{path}-{dtype}", cast=dtype)
-        return tfckpt.restore(f"{path}-{dtype}", other, on_dtype_mismatch="cast").prove()
+def by_rewrite(name, **how):
+    def rewritten(model, other, path):
+        tfckpt.rewrite(path, f"{path}-{name}", **how)
+        cast = {"on_dtype_mismatch": "cast"} if "cast" in how else {}
+        return tfckpt.restore(f"{path}-{name}", other, **cast).prove()
 
-    return cast
+    return rewritten
 
 
 WAYS = {
-    "checkpoint": by_checkpoint,
-    "rewrite": by_rewrite,
     "weights.h5": by_weights_file,
     "safetensors": by_conversion,
-    "float16": by_cast("float16"),
-    "bfloat16": by_cast("bfloat16"),
+    "rewrite": by_rewrite("new", drop_optimizer=True),
+    "float16": by_rewrite("float16", cast="float16"),
+    "bfloat16": by_rewrite("bfloat16", cast="bfloat16"),
 }
-CASTS = ("float16", "bfloat16")
 
 
-@pytest.mark.parametrize(
-    ("flavour", "build", "way"),
-    [
-        (("keras3", "tf_keras")[(m + n) % 2], build, way)
-        for m, build in enumerate(BATCHES)
-        for n, way in enumerate(WAYS)
-    ],
-    indirect=["flavour"],
-)
-def test_a_right_restore_is_not_accused(flavour, build, way, tmp_path) -> None:
-    model, other = filled(build, flavour), build(flavour)
-    path = tfckpt.Checkpoint(model=model).save(tmp_path / "ckpt", probe=BATCHES[build]())
-    proof = WAYS[way](flavour, model, other, path)
-    assert proof.same, proof
-    assert (proof.difference == 0) == (way not in CASTS)
+@each_subject
+def test_a_right_restore_is_not_accused(build, tmp_path):
+    k = (keras, tf_keras)[[*SUBJECTS].index(build) % 2]
+    model, path = saved(build, k, tmp_path)
+    other = build(k)
+    for way, restore in WAYS.items():
+        proof = restore(model, other, path)
+        assert proof.same, f"{way}: {proof}"
+        assert (proof.difference == 0) == ("float16" not in way)
 
 
-@pytest.mark.parametrize(
-    ("flavour", "name"),
-    [each for each in IN_FLAVOUR if each[1] not in ("text", "lookups", "normalized")],
-    indirect=["flavour"],
-)
-def test_every_model_of_numbers_makes_its_own_batch(flavour, name, tmp_path) -> None:
-    path = tfckpt.Checkpoint(model=MODELS[name](flavour)).save(tmp_path / "ckpt", probe="auto")
-    model = MODELS[name](flavour)
-    proof = tfckpt.restore(path, model).prove()
+NOT_OF_NUMBERS = ("text", "lookups", "normalized")
+
+
+@pytest.mark.parametrize("name", [name for name in zoo.MODELS if name not in NOT_OF_NUMBERS])
+def test_every_model_of_numbers_makes_its_own_batch(name, tmp_path):
+    older = name not in zoo.KERAS_3 and [*zoo.MODELS].index(name) % 2
+    k, build = tf_keras if older else keras, zoo.MODELS[name]
+    model, other = build(k), build(k)
+    path = tfckpt.Checkpoint(model=model).save(tmp_path / "ckpt", probe="auto")
+    proof = tfckpt.restore(path, other).prove()
     assert (proof.same, proof.difference) == (True, 0)
 
 
-def test_renamed_layers_compute_the_same(flavour, tmp_path) -> None:
-    model = dense(flavour)
-    path = tfckpt.Checkpoint(model=model).save(tmp_path / "ckpt", probe="auto")
+def test_renamed_layers_compute_the_same(flavour, tmp_path):
+    path = tfckpt.Checkpoint(model=dense(flavour)).save(tmp_path / "ckpt", probe="auto")
     layers = [flavour.layers.Dense(4, "tanh", name=name) for name in ("first", "second")]
-    other = flavour.Sequential([flavour.Input(ROW), *layers, flavour.layers.Dense(4, name="c")])
+    other = stack(flavour, *layers, flavour.layers.Dense(4, name="c"), shape=ROW)
     names = {"a": "first", "b": "second"}
     rename = [{"checkpoint": f"model/{a}/**", "model": f"model/{b}/**"} for a, b in names.items()]
     report = tfckpt.restore(path, other, rename=rename)
@@ -429,10 +384,8 @@ def test_renamed_layers_compute_the_same(flavour, tmp_path) -> None:
     assert report.prove().part == "model/second"
 
 
-def test_the_other_flavor_computes_the_same(tmp_path) -> None:
-    keras, tf_keras = pytest.importorskip("keras"), pytest.importorskip("tf_keras")
-    model, other = filled(conv, keras), conv(tf_keras)
-    path = tfckpt.Checkpoint(model=model).save(tmp_path / "ckpt", probe="auto")
+def test_the_other_flavor_computes_the_same(tmp_path):
+    (_, path), other = saved(conv, keras, tmp_path), conv(tf_keras)
     proof = tfckpt.restore(path, other).prove()
     assert proof.same
     assert proof.difference <= 1e-5

@@ -8,9 +8,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 import tf_keras
-from zoo import attached, models, optimizers
+from zoo import models, optimizers
+from zoo import models as attached
+from zoo.models import BATCH
 from zoo.optimizers import compiled
-from zoo.shapes import BATCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable

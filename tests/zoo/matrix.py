@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections import Counter
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import keras
 import numpy as np
@@ -20,12 +19,14 @@ import tensorflow as tf
 import tf_keras
 
 import tfckpt
-from zoo import kinds, optimizers, shapes
-from zoo.held import by_group, follow
+from tfckpt.live.inventory import collect
+from zoo import models, optimizers
+from zoo.models import WIDTH
+from zoo.values import variables
 from zoo.variables import inner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
 KERAS = {"keras3": keras, "tf_keras": tf_keras}
 OTHER = {"keras3": "tf_keras", "tf_keras": "keras3"}
@@ -33,115 +34,90 @@ OTHER = {"keras3": "tf_keras", "tf_keras": "keras3"}
 # --- Models ---
 
 _DRAW = np.random.default_rng(1)
-FLAT = _DRAW.normal(size=(2, shapes.WIDTH)).astype("float32")
-SERIES = _DRAW.normal(size=(2, 4, shapes.WIDTH)).astype("float32")
-IMAGES = _DRAW.normal(size=(2, 8, 8, shapes.WIDTH)).astype("float32")
-TEXT = tf.constant(["a b", "c d"])
+FLAT = _DRAW.normal(size=(2, WIDTH)).astype("float32")
+SERIES = _DRAW.normal(size=(2, 4, WIDTH)).astype("float32")
+IMAGES = _DRAW.normal(size=(2, 8, 8, WIDTH)).astype("float32")
 
 
-def crossed(k: Any) -> Any:
+def crossed(k):
     """Layers with the names of one another's attributes, and a weight like one of a layer in it."""
 
     class Mix(k.layers.Layer):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__(name="mix")
-            self.parts = [k.layers.Dense(shapes.WIDTH, use_bias=False)]
+            self.parts = [k.layers.Dense(WIDTH, use_bias=False)]
 
-        def build(self, shape: Any) -> None:
-            self.kernel = self.add_weight(name="kernel", shape=(shapes.WIDTH, shapes.WIDTH))
+        def build(self, shape):
+            self.kernel = self.add_weight(name="kernel", shape=(WIDTH, WIDTH))
             super().build(shape)
 
-        def call(self, x: Any) -> Any:
+        def call(self, x):
             return self.parts[0](tf.matmul(x, self.kernel))
 
-    class Net(k.Model):
-        def __init__(self) -> None:
-            super().__init__()
-            self.b = k.layers.Dense(shapes.WIDTH, name="a")
-            self.a = k.layers.Dense(shapes.WIDTH, name="b")
-            self.mix = Mix()
+    def parts():
+        b, a = models.dense(k, "a", "b")
+        return {"b": b, "a": a, "mix": Mix()}
 
-        def call(self, x: Any) -> Any:
-            return self.mix(self.a(self.b(x)))
-
-    return shapes.called(Net(), FLAT)
+    cls = models.net(k.Model, parts, lambda self, x: self.mix(self.a(self.b(x))))
+    return models.called(cls(), FLAT)
 
 
-def module(_: Any) -> Any:
+class Part(tf.Module):
     """No Keras: lists, dicts, and modules in a module."""
 
-    class Part(tf.Module):
-        def __init__(self, more: bool) -> None:
-            super().__init__()
-            self.w = tf.Variable(tf.ones([shapes.WIDTH, shapes.WIDTH]))
-            self.rows = [tf.Variable(tf.ones([shapes.WIDTH])) for _ in range(2)]
-            self.keyed = {"x": tf.Variable(tf.ones([shapes.WIDTH]))}
-            self.parts = [Part(more=False), Part(more=False)] if more else []
+    def __init__(self, more):
+        super().__init__()
+        self.w = tf.Variable(tf.ones([WIDTH, WIDTH]))
+        self.rows = [tf.Variable(tf.ones([WIDTH])) for _ in range(2)]
+        self.keyed = {"x": tf.Variable(tf.ones([WIDTH]))}
+        self.parts = [Part(more=False), Part(more=False)] if more else []
 
-        @tf.function(input_signature=[tf.TensorSpec([None, shapes.WIDTH])])
-        def __call__(self, x: Any) -> Any:
-            for part in self.parts:
-                x = part(x)
-            return tf.matmul(x, self.w) * self.rows[0] + self.rows[1] - self.keyed["x"]
-
-    return Part(more=True)
-
-
-class Kind(NamedTuple):
-    build: Callable[[Any], Any]
-    batch: Any = FLAT
+    @tf.function(input_signature=[tf.TensorSpec([None, WIDTH])])
+    def __call__(self, x):
+        for part in self.parts:
+            x = part(x)
+        return tf.matmul(x, self.w) * self.rows[0] + self.rows[1] - self.keyed["x"]
 
 
 MODELS = {
-    "sequential": Kind(shapes.sequential),
-    "branches": Kind(shapes.functional),
-    "nested": Kind(shapes.functional_in_functional),
-    "subclassed": Kind(shapes.subclassed_in_functional),
-    "containers": Kind(shapes.containers),
-    "shared": Kind(shapes.shared),
-    "crossed": Kind(crossed),
-    "own_weights": Kind(shapes.own_weights),
-    "recurrent": Kind(kinds.recurrent, SERIES),
-    "attention": Kind(kinds.attention, SERIES),
-    "seeded": Kind(kinds.seeded, IMAGES),
-    "normalized": Kind(kinds.normalized),
-    "text": Kind(kinds.text, TEXT),
-    "in_layer": Kind(kinds.module_in_layer),
-}
-NO_KERAS = {"module": Kind(module)}
+    name: models.MODELS[name]
+    for name in (
+        *("sequential", "functional", "functional_in_functional", "subclassed_in_functional"),
+        *("containers", "shared", "own_weights", "attention", "seeded", "normalized", "text"),
+        "module_in_layer",
+    )
+} | {"crossed": crossed}
+NO_KERAS = {"module": lambda _: Part(more=True)}
+BATCHES = {"attention": SERIES, "seeded": IMAGES, "text": tf.constant(["a b", "c d"])}
+BASE = "sequential"
 
 # --- Optimizers ---
 
-OPTIMIZERS = {
-    "sgd": optimizers.OPTIMIZERS["sgd_momentum"],
-    "adam": optimizers.OPTIMIZERS["adam"],
-    "adamw_ema": lambda k: k.optimizers.AdamW(use_ema=True),
-    "amsgrad": optimizers.OPTIMIZERS["adam_amsgrad"],
-    "rmsprop": optimizers.OPTIMIZERS["rmsprop_centered"],
-    "adagrad": optimizers.OPTIMIZERS["adagrad"],
-    "ftrl": optimizers.OPTIMIZERS["ftrl"],
-    "scaled": optimizers.OPTIMIZERS["scaled_adam"],
-}
-ACCUMULATING = {"accumulating": optimizers.OPTIMIZERS["adam_accumulating"]}
-LEGACY = {
-    name: optimizers.OPTIMIZERS[name]
-    for name in ("legacy_sgd", "legacy_adam", "legacy_rmsprop", "scaled_legacy_adam")
-}
-OF_FLAVOUR = {
-    "keras3": {"none": None} | OPTIMIZERS | ACCUMULATING,
-    "tf_keras": {"none": None} | OPTIMIZERS | LEGACY,
-}
+OF_BOTH = [
+    *("none", "sgd_momentum", "adam", "adam_ema", "adam_amsgrad", "rmsprop_centered", "adagrad"),
+    *("ftrl", "scaled_adam"),
+]
 # What the other flavour has in place of an optimizer of one alone.
 IN_PLACE = {
-    "accumulating": "adam",
-    "legacy_sgd": "sgd",
+    "adam_accumulating": "adam",
+    "legacy_sgd": "sgd_momentum",
     "legacy_adam": "adam",
-    "legacy_rmsprop": "rmsprop",
-    "scaled_legacy_adam": "scaled",
+    "legacy_rmsprop": "rmsprop_centered",
+    "scaled_legacy_adam": "scaled_adam",
+}
+OF_FLAVOUR = {
+    "keras3": [*OF_BOTH, "adam_accumulating"],
+    "tf_keras": [*OF_BOTH, *(name for name in IN_PLACE if "legacy" in name)],
 }
 
+# --- Sides: objects, and what they hold ---
 
-# --- Sides: objects, trained for a step, and what they hold ---
+GROUPS = {
+    "weight": "weights",
+    "hyperparameter": "settings",
+    "seed": "seeds",
+    "metric": "metrics",
+}  # all else is the optimizer's
 
 
 class Value(NamedTuple):
@@ -150,44 +126,32 @@ class Value(NamedTuple):
 
 
 class Side:
-    """Objects, and their variables by the names that tfckpt gives them.
+    """Objects, and their variables by the names that tfckpt gives them; all of them have one."""
 
-    Every variable that they say they have must have one name, and the name lead to it.
-    """
-
-    def __init__(self, flavour: str, model: str, optimizer: str) -> None:
-        kind = (MODELS | NO_KERAS)[model]
+    def __init__(self, flavour, model, optimizer):
         k = KERAS.get(flavour)
-        self.flavour, self.batch = flavour, kind.batch
-        self.root = kind.build(k)
+        self.flavour, self.batch = flavour, BATCHES.get(model, FLAT)
+        self.root, self.solver = (MODELS | NO_KERAS)[model](k), None
         self.objects = {"module" if k is None else "model": self.root}
         if optimizer != "none":
-            answer = self.root(self.batch)
-            wanted = tf.nest.map_structure(lambda each: np.ones(each.shape, "float32"), answer)
-            one = len(tf.nest.flatten(answer)) == 1  # else metrics are named after layers
-            self.root.compile(
-                OF_FLAVOUR[flavour][optimizer](k),
-                "mse",
-                metrics=["mae"] if one else None,
-                run_eagerly=True,
-            )
-            self.root.train_on_batch(self.batch, wanted)
-        self.entries = tfckpt.inventory(**self.objects).entries
-        self.variables = {
-            name: inner(follow(self.objects, name))
-            for name, entry in self.entries.items()
-            if entry.role not in ("object", "vocabulary")
-        }
-        names = {id(variable): name for name, variable in self.variables.items()}
-        assert len(names) == len(self.variables)
-        self.groups = {
-            names[id(variable)]: group
-            for group, variables in by_group(self.objects).items()
-            for variable in variables
-        }
-        assert self.groups.keys() == self.variables.keys()
+            solver = optimizers.OPTIMIZERS[optimizer](k)
+            self.solver = optimizers.compiled(self.root, solver).optimizer
+            if model == BASE:  # with metrics
+                self.root.compile(self.solver, "mse", metrics=["mae"], run_eagerly=True)
+                self.root.train_on_batch(self.batch, np.ones((2, 2), "float32"))
+        live = collect(self.objects)
+        self.variables, self.groups = {}, {}
+        for name, entry in live.inventory.entries.items():
+            if entry.role not in ("object", "vocabulary"):
+                self.variables[name] = inner(live.variables[name])
+                self.groups[name] = GROUPS.get(entry.role, "optimizer")
+        found = {id(variable) for variable in self.variables.values()}
+        assert len(found) == len(self.variables)
+        for thing in (self.root, self.solver) if self.solver else (self.root,):
+            ours = filter(lambda each: hasattr(each, "assign"), variables(thing))
+            assert {id(inner(each)) for each in ours} <= found
 
-    def scramble(self, seed: int) -> None:
+    def scramble(self, seed):
         """Give each variable values of its own; vocabularies are the program's, and stay."""
         draw = np.random.default_rng(seed)
         for variable in self.variables.values():
@@ -201,65 +165,45 @@ class Side:
             if hasattr(layer, "finalize_state"):  # it computes with constants made of its variables
                 layer.finalize_state()
 
-    def values(self) -> dict[str, Value]:
+    def values(self):
         return {n: Value(self.groups[n], v.numpy()) for n, v in self.variables.items()}
 
-    def answer(self) -> list[np.ndarray]:
+    def answer(self):
         inference = {"training": False} if self.flavour in KERAS else {}
         return [np.asarray(each) for each in tf.nest.flatten(self.root(self.batch, **inference))]
 
+    def plain(self):
+        """As in TensorFlow's guide, the optimizer beside the model."""
+        more = {"optimizer": self.solver} if self.solver else {}
+        return tf.train.Checkpoint(**self.objects, **more)
 
-class Scene:
-    """What is written, the same with other values, and the same in the other flavour."""
 
-    def __init__(self, flavour: str, model: str, optimizer: str) -> None:
-        for k in KERAS.values():
-            k.backend.clear_session()  # else generated names depend on what other tests built
-        self.written = Side(flavour, model, optimizer)
-        self.target = Side(flavour, model, optimizer)
-        self.other = None
-        if flavour in OTHER:
-            self.other = Side(OTHER[flavour], model, IN_PLACE.get(optimizer, optimizer))
+@lru_cache(4)
+def side(flavour, model, optimizer, copy):
+    """One that is written, and one (copy 1) that is restored."""
+    return Side(flavour, model, optimizer)
 
 
 # --- Writers: side, where → path ---
 
 
-def _tfckpt(side: Side, place: Path) -> str:
+def _tfckpt(side, place):
     return tfckpt.Checkpoint(**side.objects).save(str(place / "ckpt"))
 
 
-def _manager(side: Side, place: Path) -> str | None:
+def _manager(side, place):
     return tfckpt.CheckpointManager(tfckpt.Checkpoint(**side.objects), str(place), 2).save()
 
 
-def _tensorflow(side: Side, place: Path) -> str:
-    return _plain(side).save(str(place / "ckpt"))
-
-
-def _plain(side: Side) -> Any:
-    """As in TensorFlow's guide, the optimizer beside the model."""
-    solver = getattr(side.root, "optimizer", None)
-    return tf.train.Checkpoint(**side.objects, **({"optimizer": solver} if solver else {}))
-
-
-def _save_weights(name: str, **more: Any) -> Callable[[Side, Path], str]:
-    def write(side: Side, place: Path) -> str:
-        side.root.save_weights(str(place / name), **more)
+def _keras(method, name, **more):
+    def write(side, place):
+        getattr(side.root, method)(str(place / name), **more)
         return str(place / name)
 
     return write
 
 
-def _save(name: str, **more: Any) -> Callable[[Side, Path], str]:
-    def write(side: Side, place: Path) -> str:
-        side.root.save(str(place / name), **more)
-        return str(place / name)
-
-    return write
-
-
-def _export(side: Side, place: Path) -> str:
+def _export(side, place):
     if side.flavour not in KERAS:
         tf.saved_model.save(side.root, str(place))
     else:
@@ -267,8 +211,8 @@ def _export(side: Side, place: Path) -> str:
     return str(place)
 
 
-def _convert(name: str) -> Callable[[Side, Path], str]:
-    def write(side: Side, place: Path) -> str:
+def _convert(name):
+    def write(side, place):
         model = [side.root] if name.endswith(".weights.h5") else []
         return tfckpt.convert(_tfckpt(side, place), place / name, *model)
 
@@ -276,82 +220,63 @@ def _convert(name: str) -> Callable[[Side, Path], str]:
 
 
 class Writer(NamedTuple):
-    """`slow` ones write a few models by default; `readers` in the order of the table."""
+    """`by` is who reads it beside tfckpt; `often`, whether it writes more than the base model."""
 
     write: Callable[[Side, Path], str | None]
-    readers: tuple[str, ...]
+    by: str = ""
+    often: bool = True
     flavours: tuple[str, ...] = ("keras3", "tf_keras")
-    slow: bool = False
 
 
-ALL = ("keras3", "tf_keras", "tf")
-ACROSS = ("across", "across_weights", "across_settings")
-BY_TFCKPT = ("restore", "weights", "settings", "checkpoint", *ACROSS)
+EVERY = ("keras3", "tf_keras", "tf")
 WRITERS = {
-    "tfckpt": Writer(_tfckpt, (*BY_TFCKPT, "tensorflow"), ALL),
-    "manager": Writer(_manager, ("restore", "tensorflow"), ALL),
-    "rewritten": Writer(_convert("again"), ("restore", "tensorflow"), ALL),
-    "tensorflow": Writer(_tensorflow, (*BY_TFCKPT, "tensorflow"), ALL),
-    "weights_tf": Writer(_save_weights("weights"), (*BY_TFCKPT, "keras"), ("tf_keras",)),
-    "weights_h5": Writer(_save_weights("w.weights.h5"), (*BY_TFCKPT, "keras")),
-    "shards": Writer(
-        _save_weights("w.weights.json", max_shard_size=1e-6), ("restore", "keras"), ("keras3",)
+    "tfckpt": Writer(_tfckpt, "tensorflow", True, EVERY),
+    "manager": Writer(_manager, "tensorflow", False, EVERY),
+    "rewritten": Writer(_convert("again"), "tensorflow", False, EVERY),
+    "tensorflow": Writer(
+        lambda side, place: side.plain().save(str(place / "ckpt")), "tensorflow", True, EVERY
     ),
-    "weights_keras2": Writer(_save_weights("w.h5"), (*BY_TFCKPT, "keras"), ("tf_keras",)),
-    "h5": Writer(_save("m.h5"), (*BY_TFCKPT, "keras")),
-    "keras": Writer(_save("m.keras"), (*BY_TFCKPT, "keras")),
-    "saved_model": Writer(_save("m", save_format="tf"), BY_TFCKPT, ("tf_keras",), slow=True),
-    "export": Writer(_export, BY_TFCKPT, ALL, slow=True),
-    "safetensors": Writer(_convert("v.safetensors"), ("restore", "weights", "across"), ALL),
-    "npz": Writer(_convert("v.npz"), ("restore",), ALL),
-    "to_weights_h5": Writer(_convert("c.weights.h5"), ("restore", "keras")),
+    "weights_tf": Writer(_keras("save_weights", "weights"), "keras", True, ("tf_keras",)),
+    "weights_h5": Writer(_keras("save_weights", "w.weights.h5"), "keras"),
+    "shards": Writer(
+        _keras("save_weights", "w.weights.json", max_shard_size=1e-6), "keras", False, ("keras3",)
+    ),
+    "weights_keras2": Writer(_keras("save_weights", "w.h5"), "keras", True, ("tf_keras",)),
+    "h5": Writer(_keras("save", "m.h5"), "keras"),
+    "keras": Writer(_keras("save", "m.keras"), "keras"),
+    "saved_model": Writer(_keras("save", "m", save_format="tf"), "", False, ("tf_keras",)),
+    "export": Writer(_export, "", False, EVERY),
+    "safetensors": Writer(_convert("v.safetensors"), "", False, EVERY),
+    "npz": Writer(_convert("v.npz"), "", False, EVERY),
+    "to_weights_h5": Writer(_convert("c.weights.h5"), "keras", False),
 }
 
 # --- Readers: path, side ---
 
 
-def _restore(path: str, side: Side) -> None:
-    tfckpt.restore(path, **side.objects)
-
-
-def _only_weights(path: str, side: Side) -> None:
-    (root,) = side.objects
-    tfckpt.restore(path, include=[f"{root}/**"], **side.objects)
-
-
-def _own_settings(path: str, side: Side) -> None:
-    """As for many of Keras's files, which hold no learning rate."""
-    tfckpt.restore(path, optimizer={"hyperparameters": "config"}, **side.objects)
-
-
-def _checkpoint(path: str, side: Side) -> None:
+def _checkpoint(path, side):
     tfckpt.Checkpoint(**side.objects).restore(path).expect_partial()
 
 
-def _by_tensorflow(path: str, side: Side) -> None:
-    _plain(side).restore(path).assert_existing_objects_matched()
-
-
-def _by_keras(path: str, side: Side) -> None:
+def _by_keras(path, side):
     status = side.root.load_weights(path)
     if status is not None:  # it is in TensorFlow's format
         status.expect_partial()
 
 
 READERS = {
-    "restore": _restore,
-    "weights": _only_weights,
-    "settings": _own_settings,
+    "restore": lambda path, side: tfckpt.restore(path, **side.objects),
+    "weights": lambda path, side: tfckpt.restore(
+        path, include=[f"{next(iter(side.objects))}/**"], **side.objects
+    ),
+    # as for many of Keras's files, which hold no learning rate
+    "settings": lambda path, side: tfckpt.restore(
+        path, optimizer={"hyperparameters": "config"}, **side.objects
+    ),
     "checkpoint": _checkpoint,
-    "across": _restore,
-    "across_weights": _only_weights,
-    "across_settings": _own_settings,
-    "tensorflow": _by_tensorflow,
+    "tensorflow": lambda path, side: side.plain().restore(path).assert_existing_objects_matched(),
     "keras": _by_keras,
 }
-NOT_OURS = ("tensorflow", "keras")
-
-# --- Cases ---
 
 
 class Case(NamedTuple):
@@ -360,26 +285,30 @@ class Case(NamedTuple):
     optimizer: str
     writer: str
 
-    def __str__(self) -> str:
+    def __str__(self):
         return "-".join(self)
 
+    @property
+    def full(self):
+        return self.model in (BASE, *NO_KERAS) and self.optimizer in ("adam", "none")
 
-BASE = "sequential"
-SLOW_MODELS = (BASE, "nested", "module")
+    def readers(self):
+        """Names, and whether it is in the other flavour."""
+        ways = ("restore", "weights", "settings", "checkpoint") if self.full else ("restore",)
+        across = (False, True) if self.flavour in OTHER else (False,)
+        yield from ((name, other) for other in across for name in ways)
+        if by := WRITERS[self.writer].by:
+            yield by, False
 
 
-def cases() -> dict[Case, bool]:
+@cache
+def cases():
     """All of them → whether they run by default: every model with Adam, every optimizer."""
-    every = [
-        (flavour, model, optimizer)
-        for flavour in KERAS
-        for model in MODELS
-        for optimizer in OF_FLAVOUR[flavour]
-    ]
+    every = [(f, m, o) for m in MODELS for f in KERAS for o in OF_FLAVOUR[f]]
+    every.sort(key=lambda scene: (scene[1] == BASE, scene[1], scene[2]))
     return {
-        case: (case.model == BASE or case.optimizer in ("adam", "none"))
-        and (case.optimizer != "none" or case.model in (BASE, "module"))
-        and (not writer.slow or (case.model in SLOW_MODELS and case.optimizer in ("adam", "none")))
+        case: case.full
+        or (writer.often and (case.optimizer == "adam" if case.model != BASE else True))
         for scene in [*every, ("tf", "module", "none")]
         for name, writer in WRITERS.items()
         if scene[0] in writer.flavours
@@ -390,63 +319,54 @@ def cases() -> dict[Case, bool]:
 # --- What a case gives ---
 
 # Of a reader: the groups of values that arrived, by letter, with a count if not all of a group did.
-LETTERS = {
-    "w": "weights",
-    "o": "optimizer",
-    "s": "settings",
-    "r": "seeds",
-    "m": "metrics",
-}
+LETTERS = {"w": "weights", "o": "optimizer", "s": "settings", "r": "seeds", "m": "metrics"}
 _AVERAGE = "optimizer/moving_average/"
 ERRORS = {"RefusedError": "refused", "UnsupportedCheckpointError": "unsupported"}
 
 
-def row(scene: Scene, writer: str, place: Path) -> dict[str, str]:
-    """Write the file, and say what is in it and what each reader makes of it."""
-    written = scene.written
+def row(case, place):
+    """Write the file, and say what each reader makes of it."""
+    flavour, model, optimizer, writer = case
+    written = side(flavour, model, optimizer, 0)
     written.scramble(1)
     wanted, answer = written.values(), written.answer()
     try:
         path = WRITERS[writer].write(written, place)
     except Exception as error:
-        return {"written": ERRORS.get(type(error).__name__, type(error).__name__)}
+        return f"written={ERRORS.get(type(error).__name__, type(error).__name__)}"
     assert path is not None
-    found = {"names": _names(path, place, written, wanted)}
-    for name in WRITERS[writer].readers:
-        across = name.startswith("across")
-        side = scene.other if across else scene.target
-        if side is None:
-            continue
-        side.scramble(2)
-        before = side.values()
+    found = []
+    for name, across in case.readers():
+        live = side(flavour, model, optimizer, 1)
+        if across:
+            live = side(OTHER[flavour], model, IN_PLACE.get(optimizer, optimizer), 1)
+        live.scramble(2)
+        before = live.values()
         try:
-            READERS[name](path, side)
-            error = ""
-        except (Exception, AssertionError) as caught:
-            error = ERRORS.get(type(caught).__name__, type(caught).__name__)
-        after = side.values()
-        found[name] = error or _arrived(before, after, wanted)
-        if name in NOT_OURS:
+            READERS[name](path, live)
+            word = ""
+        except (Exception, AssertionError) as error:
+            word = ERRORS.get(type(error).__name__, type(error).__name__)
+        after = live.values()
+        failed, word = bool(word), word or _arrived(before, after, wanted)
+        found.append(f"{'across_' * across}{name}={word}")
+        if name in ("tensorflow", "keras"):
             continue
-        if error:
+        if failed:
             assert _arrived(before, after, before) == "all", f"{name}: refused, but changed"
-        elif found[name] == "all":
-            for got, meant in zip(side.answer(), answer, strict=True):
+        elif word == "all":
+            for got, meant in zip(live.answer(), answer, strict=True):
                 tolerance = {"rtol": 2e-5, "atol": 1e-6} if across else {"rtol": 0}
                 np.testing.assert_allclose(got, meant, **tolerance, err_msg=name)
-    return found
+    return " ".join(found)
 
 
-def _arrived(
-    before: Mapping[str, Value], after: Mapping[str, Value], wanted: Mapping[str, Value]
-) -> str:
-    came: dict[str, list[bool]] = {}
+def _arrived(before, after, wanted):
+    came = {}
     for name in before.keys() & wanted.keys():
         new = np.array_equal(after[name].value, wanted[name].value)
-        weight = after.get(
-            name.replace(_AVERAGE, "model/")
-        )  # one that is not restored begins at it
-        kept = [before[name], *([weight] if weight and _AVERAGE in name else [])]
+        weight = after.get(name.replace(_AVERAGE, "model/"))  # an average that is not restored
+        kept = [before[name], *([weight] if weight and _AVERAGE in name else [])]  # begins at it
         own = any(np.array_equal(after[name].value, each.value) for each in kept)
         assert new or own, f"{name} is another's"
         came.setdefault(before[name].group, []).append(new)
@@ -460,53 +380,24 @@ def _arrived(
     return "".join(words) or "none"
 
 
-def _names(path: str, place: Path, written: Side, wanted: Mapping[str, Value]) -> str:
-    """What the file's names lack (-), have more (+), and call by the name of another value (~)."""
-    if path.endswith(".npz"):
-        values = np.load(path)
-        names = set(values.files)
-    else:
-        stored = tfckpt.inspect(path).inventory.entries
-        texts = [name for name, entry in stored.items() if entry.dtype == "string"]
-        values = np.load(tfckpt.convert(path, place / "values.npz", exclude=texts))
-        names = set(stored)
-    entries = written.entries
-    roles = Counter(entry.role.value for entry in entries.values())
-    missing = Counter(entries[name].role.value for name in entries.keys() - names)
-    exchanged = Counter(
-        entries[name].role.value
-        for name in wanted.keys() & set(values.files)
-        if not np.array_equal(values[name], wanted[name].value)
-    )
-    more = names - entries.keys() - {"save_counter"}
-    found = [f"-{role}" + (f":{n}" if n < roles[role] else "") for role, n in missing.items()]
-    found += [f"~{role}:{n}" for role, n in exchanged.items()]
-    return ",".join([*sorted(found), *["+" for _ in [1] if more]]) or "all"
-
-
 # --- The table ---
 
 TABLE = Path(__file__).parents[1] / "conformance" / "matrix.txt"
 
 
-def table() -> dict[str, str]:
+def table():
     """Case → its row, as it is written there."""
     lines = TABLE.read_text(encoding="utf-8").splitlines()
     return dict(line.split(": ", 1) for line in lines)
 
 
-def as_text(found: Mapping[str, str]) -> str:
-    return " ".join(f"{name}={word}" for name, word in found.items())
-
-
-def main() -> None:
+def main():
     """Write the table, or the rows whose cases begin with an argument."""
     rows = table() if len(sys.argv) > 1 else {}
-    scenes = lru_cache(1)(Scene)
     for case in [case for case, usual in cases().items() if usual]:
         if str(case).startswith(tuple(sys.argv[1:]) or ""):
             with tempfile.TemporaryDirectory() as place:
-                rows[str(case)] = as_text(row(scenes(*case[:3]), case.writer, Path(place)))
+                rows[str(case)] = row(case, Path(place))
     TABLE.write_text("".join(f"{case}: {row}\n" for case, row in rows.items()), encoding="utf-8")
 
 

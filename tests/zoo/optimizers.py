@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-
-def _by_name(k: Any) -> Any:
+def _by_name(k):
     head, rest = k.optimizers.SGD(0.1, momentum=0.9), k.optimizers.Adam()
     return k.optimizers.MultiOptimizer(lambda variable: head if "head" in variable.path else rest)
 
 
-def _scaled(k: Any, inner: Any) -> Any:
+def _scaled(k, inner):
     module = k.optimizers if hasattr(k.optimizers, "LossScaleOptimizer") else k.mixed_precision
     return module.LossScaleOptimizer(inner)
 
 
-def _schedule(k: Any) -> Any:
+def _schedule(k):
     return k.optimizers.schedules.ExponentialDecay(0.1, 10, 0.9)
 
 
-BOTH_FLAVOURS: dict[str, Callable[[Any], Any]] = {
+BOTH_FLAVOURS = {
     "sgd": lambda k: k.optimizers.SGD(),
     "sgd_momentum": lambda k: k.optimizers.SGD(momentum=0.9),
     "sgd_nesterov": lambda k: k.optimizers.SGD(momentum=0.9, nesterov=True),
@@ -42,7 +37,7 @@ BOTH_FLAVOURS: dict[str, Callable[[Any], Any]] = {
     "lion": lambda k: k.optimizers.Lion(),
     "scaled_adam": lambda k: _scaled(k, k.optimizers.Adam()),
 }
-ONLY_KERAS_3: dict[str, Callable[[Any], Any]] = {
+ONLY_KERAS_3 = {
     "lamb": lambda k: k.optimizers.Lamb(),
     "muon": lambda k: k.optimizers.Muon(),
     "schedule_free_adamw": lambda k: k.optimizers.ScheduleFreeAdamW(),
@@ -52,7 +47,7 @@ ONLY_KERAS_3: dict[str, Callable[[Any], Any]] = {
     ),
     "multi": _by_name,
 }
-ONLY_LEGACY: dict[str, Callable[[Any], Any]] = {
+ONLY_LEGACY = {
     "legacy_sgd": lambda k: k.optimizers.legacy.SGD(momentum=0.9),
     "legacy_adam": lambda k: k.optimizers.legacy.Adam(),
     "legacy_adam_amsgrad": lambda k: k.optimizers.legacy.Adam(amsgrad=True),
@@ -78,7 +73,7 @@ IN_FLAVOUR = [
 ]
 
 
-def compiled(model: Any, optimizer: Any) -> Any:
+def compiled(model, optimizer):
     """The model, its optimizer's variables made."""
     model.compile(optimizer=optimizer, loss="mse")
     if hasattr(optimizer, "_create_all_weights"):

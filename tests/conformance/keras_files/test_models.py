@@ -1,194 +1,208 @@
-"""Models of every kind in every format: tfckpt restores what Keras's own loader loads."""
+"""Keras's own files: their values are restored, and where they do not tell it, none is guessed.
+
+Models that ``test_matrix.py`` has not; single layers are in ``test_layer_outputs.py``.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import h5py
+import keras
 import numpy as np
 import pytest
-from zoo.keras_savers import FORMATS, equal, fill, restore, save
-from zoo.models import IN_FLAVOUR
+import tf_keras
+from zoo import matrix
+from zoo.models import IN_FLAVOUR, MODELS, dense, stack
+from zoo.optimizers import compiled
+from zoo.values import FORMATS, equal, fill, save, untouched
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+import tfckpt
+from tfckpt.errors import DamagedCheckpointError, RefusedError
 
 # What Keras's files do not hold: LoRA's matrices (merged), what a tf.Module has, a lookup's table.
 PARTLY = ("low_rank", "module_in_layer", "text")
-# Keras stores weights that two layers share twice, and a file of Keras 2 does not tell that.
-SHARED = {"shared": (".h5",)}
-WHOLE = [pair for pair in IN_FLAVOUR if pair[1] not in PARTLY]
+SETTINGS = {"hyperparameters": "config"}
+RESET = {**SETTINGS, "slots": "reset", "iterations": "reset"}
 
 
-@pytest.mark.parametrize(("flavour", "build"), WHOLE, indirect=True)
-def test_what_keras_loads_is_restored(
-    flavour: Any, build: Callable[[Any], Any], tmp_path: Path
-) -> None:
-    written = build(flavour)
-    fill(written, 1)
+def chain(k, *names, frozen=None):
+    model = fill(2, stack(k, *dense(k, *names)))
+    if frozen is not None:
+        model.layers[frozen].trainable = False
+    return model
+
+
+@pytest.mark.parametrize(
+    ("flavour", "name"),
+    [pair for pair in IN_FLAVOUR if pair[1] not in {*PARTLY, *matrix.MODELS}],
+    indirect=["flavour"],
+)
+def test_what_keras_saved_is_restored(flavour, name, tmp_path):
+    written, restored = fill(1, MODELS[name](flavour)), MODELS[name](flavour)
     for suffix in FORMATS:
-        if suffix in SHARED.get(build.__name__, ()):
-            continue
         path = save(written, tmp_path, suffix)
-        loaded, restored = build(flavour), build(flavour)
-        fill(loaded, 2)
-        fill(restored, 3)
-        loaded.load_weights(path)
-
-        restore(path, restored)
-
-        assert equal(loaded, restored), suffix
+        fill(2, restored)
+        tfckpt.restore(path, restored)
         assert equal(written, restored), suffix
 
 
-def images(k: Any) -> Any:
-    layers = k.layers
-    return k.Sequential(
-        [
-            k.Input((8, 8, 3)),
-            layers.Conv2D(4, 3, padding="same"),
-            layers.Conv2DTranspose(4, 3, padding="same"),
-            layers.DepthwiseConv2D(3, padding="same"),
-            layers.SeparableConv2D(4, 3, padding="same"),
-            layers.BatchNormalization(),
-            layers.GroupNormalization(2),
-            layers.PReLU(),
-            layers.Reshape((1, 8, 8, 4)),
-            layers.Conv3D(2, 1),
-            layers.Conv3DTranspose(2, 1),
-            layers.ConvLSTM2D(2, 3),
-            layers.Conv2D(2, 1, name="chosen"),
-            layers.BatchNormalization(scale=False),
-        ]
-    )
+def images(k):
+    conv, norm = k.layers.Conv2D(4, 3, name="chosen"), k.layers.BatchNormalization()
+    return stack(k, k.layers.Conv2D(4, 3), conv, norm, shape=(8, 8, 3))
 
 
-def sequences(k: Any) -> Any:
-    layers = k.layers
-    cells = [layers.LSTMCell(4), layers.GRUCell(4)]
-    return k.Sequential(
-        [
-            k.Input((6,), dtype="int32"),
-            layers.Embedding(9, 4),
-            layers.Conv1D(4, 3, padding="same"),
-            layers.Conv1DTranspose(4, 3, padding="same"),
-            layers.SeparableConv1D(4, 3, padding="same"),
-            layers.DepthwiseConv1D(3, padding="same"),
-            layers.LSTM(4, return_sequences=True),
-            layers.GRU(4, return_sequences=True, reset_after=False),
-            layers.GRU(4, return_sequences=True),
-            layers.RNN(cells, return_sequences=True),
-            layers.Bidirectional(layers.LSTM(2, return_sequences=True)),
-            layers.TimeDistributed(layers.Dense(4)),
-            layers.EinsumDense("abc,cd->abd", (None, 4), bias_axes="d"),
-            layers.LayerNormalization(),
-            layers.SimpleRNN(4, return_sequences=True),
-            layers.Reshape((6, 2, 2)),
-            layers.ConvLSTM1D(2, 1),
-            layers.Normalization(axis=None, mean=1.0, variance=2.0),
-            layers.Dense(2, use_bias=False),
-        ]
-    )
-
-
-def attention(k: Any) -> Any:
-    x = k.Input((4, 8))
-    y = k.layers.MultiHeadAttention(2, 4)(x, x)
-    inner = k.Sequential([k.Input((4, 8)), k.layers.Dense(8), k.layers.Dense(8)], name="inner")
-    return k.Model(x, k.layers.Dense(1)(inner(k.layers.LayerNormalization()(y))))
-
-
-@pytest.mark.parametrize("build", [images, sequences, attention], ids=lambda f: f.__name__)
-def test_a_file_of_one_keras_goes_into_the_other(
-    build: Callable[[Any], Any], flavour: Any, tmp_path: Path
-) -> None:
-    other = pytest.importorskip("tf_keras" if flavour.__name__ == "keras" else "keras")
-    written = build(flavour)
-    fill(written, 1)
-    for suffix in FORMATS:
-        path = save(written, tmp_path, suffix)
-        restored = build(other)
-        fill(restored, 2)
-
-        restore(path, restored)
-
-        assert equal(written, restored), suffix
-
-
-def test_shards_are_read_together(tmp_path: Path) -> None:
-    keras = pytest.importorskip("keras")
-    written, restored = images(keras), images(keras)
-    fill(written, 1)
-    fill(restored, 2)
-    path = tmp_path / "sharded.weights.json"
-    written.save_weights(path, max_shard_size=1e-6)
-    assert len(list(tmp_path.glob("*.h5"))) > 1
-
-    restore(str(path), restored)
-
-    assert equal(written, restored)
-
-
-def test_groups_that_windows_named_are_read(tmp_path: Path) -> None:
+def windows(path, place):
     """Some versions of Keras joined groups as Windows joins paths: `layers\\dense` is one name."""
-    keras = pytest.importorskip("keras")
-    written, restored = images(keras), images(keras)
-    fill(written, 1)
-    fill(restored, 2)
-    written.save_weights(tmp_path / "unix.weights.h5")
-    path = tmp_path / "windows.weights.h5"
-    with h5py.File(tmp_path / "unix.weights.h5") as unix, h5py.File(path, "w") as windows:
+    with h5py.File(path) as unix, h5py.File(place / "windows.weights.h5", "w") as other:
 
-        def copy(name: str, item: Any) -> None:
+        def copy(name, item):
             holder, _, value = name.rpartition("/vars/")
             if isinstance(item, h5py.Dataset):
-                windows[f"{holder.replace('/', chr(92))}/vars/{value}".lstrip("/")] = item[()]
+                other[f"{holder.replace('/', chr(92))}/vars/{value}".lstrip("/")] = item[()]
 
         unix.visititems(copy)
-    restore(str(path), restored)
+    return str(place / "windows.weights.h5")
+
+
+def called(name):
+    """Keras goes by the suffix: it takes an archive called `.h5` for a damaged HDF5 file."""
+    return lambda path, place: str(Path(path).rename(place / name))
+
+
+@pytest.mark.parametrize(
+    ("suffix", "changed"),
+    [
+        (".weights.h5", windows),
+        (".keras", called("m.h5")),
+        (".weights.h5", called("m.keras")),
+        (".h5", called("m.safetensors")),
+    ],
+)
+def test_a_file_of_another_kind_is_what_is_in_it(flavour, suffix, changed, tmp_path):
+    written, restored = fill(1, images(flavour)), fill(2, images(flavour))
+    tfckpt.restore(changed(save(written, tmp_path, suffix), tmp_path), restored)
     assert equal(written, restored)
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
-def test_bfloat16_is_restored(flavour: Any, suffix: str, tmp_path: Path) -> None:
-    def build(seed: int) -> Any:
+def test_bfloat16_is_restored(flavour, suffix, tmp_path):
+    def build(seed):
         layers = flavour.layers
         mixed = layers.Dense(3, dtype="mixed_bfloat16"), layers.Dense(2, dtype="bfloat16")
-        model = flavour.Sequential([flavour.Input((4,)), *mixed])
-        model.compile(flavour.optimizers.SGD(momentum=0.9), "mse")
-        model.optimizer.build(model.trainable_variables)
-        fill(model, seed)
+        model = compiled(stack(flavour, *mixed), flavour.optimizers.SGD(momentum=0.9))
+        fill(seed, model)
         return model
 
     written, restored = build(1), build(2)
     for number, variable in enumerate(written.optimizer.variables[2:]):
         variable.assign(np.full(variable.shape, number + 0.5))
     path = save(written, tmp_path, suffix)
-
-    weights_alone = suffix == ".h5" and flavour.__name__ == "tf_keras"
-    settings = {"hyperparameters": "config"}
-    if weights_alone:
-        settings |= {"slots": "reset", "iterations": "reset"}
-    restore(path, restored, optimizer=settings)
-
+    weights_alone = suffix == ".h5" and flavour is tf_keras
+    tfckpt.restore(path, restored, policy={"optimizer": RESET if weights_alone else SETTINGS})
     assert equal(written, restored)
     pairs = zip(written.optimizer.variables, restored.optimizer.variables, strict=True)
     for one, other in [] if weights_alone else pairs:
         assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
 
 
-@pytest.mark.parametrize(
-    ("suffix", "called"), [(".keras", "m.h5"), (".weights.h5", "m.keras"), (".h5", "m.safetensors")]
-)
-def test_a_file_of_another_name_is_what_is_in_it(
-    flavour: Any, tmp_path: Path, suffix: str, called: str
-) -> None:
-    """Keras goes by the suffix: it takes an archive called `.h5` for a damaged HDF5 file."""
-    written, restored = images(flavour), images(flavour)
-    fill(written, 1)
-    fill(restored, 2)
-    path = tmp_path / called
-    Path(save(written, tmp_path, suffix)).rename(path)
-    restore(str(path), restored)
-    assert equal(written, restored)
+# Refused
+
+
+@pytest.mark.parametrize("suffix", [".h5", ".keras"])
+def test_another_number_of_automatic_layers(flavour, suffix, tmp_path):
+    """Keras loads it without a word: the number of all layers is the same."""
+    path = save(chain(flavour, None, None), tmp_path, suffix)
+    model = fill(1, chain(flavour, "chosen", None))
+    with untouched(model), pytest.raises(RefusedError, match=r"SUSPECT|MISSING"):
+        tfckpt.restore(path, model)
+
+
+def test_names_come_before_places(flavour, tmp_path):
+    """Keras assigns by place: it would give each of the two the other's values."""
+    written, model = fill(1, chain(flavour, "a", "b")), chain(flavour, "b", "a")
+    tfckpt.restore(save(written, tmp_path, ".h5"), model)
+    for name in "ab":
+        np.testing.assert_equal(*(m.get_layer(name).get_weights() for m in (written, model)))
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_an_optimizer_of_another_class(flavour, suffix, tmp_path):
+    optimizers = flavour.optimizers
+    written = compiled(fill(1, chain(flavour, None, None)), optimizers.Adam())
+    path = save(written, tmp_path, suffix)
+    model = compiled(chain(flavour, None, None), optimizers.Lion())
+    reset = SETTINGS
+    if suffix != ".h5" or flavour is keras:  # else weights alone
+        with pytest.raises(RefusedError):
+            tfckpt.restore(path, model, policy={"optimizer": SETTINGS})
+        reset = RESET
+    tfckpt.restore(path, model, policy={"optimizer": reset, "on_unexpected": "ignore"})
+    assert equal(written, model)
+
+
+def test_a_layer_that_was_frozen_shifts_no_slot(tmp_path):
+    """Which layer was frozen is not in the file; every slot has the same shape."""
+    written, model = (chain(keras, None, None, None, frozen=n) for n in (0, 2))
+    for each in (written, model):
+        compiled(each, keras.optimizers.SGD(momentum=0.9))
+    with pytest.raises(RefusedError):
+        tfckpt.restore(save(written, tmp_path, ".weights.h5"), model)
+
+
+@pytest.mark.parametrize("frozen", [0, 1])
+def test_a_frozen_layer_inside_another_shifts_no_value(frozen, tmp_path):
+    """Keras 2 lists what is frozen last; assigned by place, neighbours would swap their values."""
+    path = save(stack(tf_keras, chain(tf_keras, *[None] * 3, frozen=frozen)), tmp_path, ".h5")
+    for now in (None, frozen):
+        model = stack(tf_keras, chain(tf_keras, *[None] * 3, frozen=now))
+        with untouched(model), pytest.raises(RefusedError, match="another order"):
+            tfckpt.restore(path, model)
+
+
+@pytest.mark.parametrize("suffix", [".weights.h5", ".keras"])
+def test_an_optimizer_that_does_not_train_all_says_what_to_do(suffix, tmp_path):
+    written, model = (
+        compiled(chain(keras, None, None, frozen=0), keras.optimizers.Adam()) for _ in range(2)
+    )
+    path = save(fill(1, written), tmp_path, suffix)
+    with pytest.raises(RefusedError, match=r"(?s)layers are\s+frozen.*unfreeze.*slots: reset"):
+        tfckpt.restore(path, model)
+    tfckpt.restore(path, model, policy={"optimizer": RESET, "on_unexpected": "ignore"})
+    assert equal(written, model)
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_slots_known_by_index_go_to_no_other_layer(flavour, suffix, tmp_path):
+    def build(*names, frozen=False):
+        base = stack(flavour, *dense(flavour, *names), name="base")
+        base.trainable = not frozen
+        head = flavour.layers.Dense(2, name="head")
+        return compiled(stack(flavour, base, head), flavour.optimizers.Adam())
+
+    path = save(build("a", "b"), tmp_path, suffix)
+    if flavour is keras or suffix == ".keras":  # the others of tf_keras have no names, or no slots
+        with pytest.raises(RefusedError, match="another order") as refused:
+            tfckpt.restore(path, build("b", "a"))
+        assert '{"optimizer": "reset"}' in str(refused.value)
+    tfckpt.restore(path, build("b", "a"), policy={"optimizer": "reset"})
+    path = save(build("a", "b", frozen=True), tmp_path, suffix)
+    report = tfckpt.restore(path, build("a", "b", frozen=True))
+    slots = [step for step in report.plan.assignments if step.name.startswith("optimizer/momentum")]
+    assert len(slots) == (2 if flavour is keras or suffix != ".h5" else 0)
+
+
+@pytest.mark.parametrize("attribute", ["layer_names", "weight_names"])
+def test_a_list_that_is_gone_is_damage(attribute, tmp_path):
+    path = save(chain(tf_keras, "a", "b"), tmp_path, ".h5")
+    with h5py.File(path, "a") as file:
+        del (file if attribute == "layer_names" else file["b"]).attrs[attribute]
+    with pytest.raises(DamagedCheckpointError, match=attribute):
+        tfckpt.inspect(path)
+
+
+@pytest.mark.parametrize("suffix", [".h5", ".keras"])
+def test_an_empty_file_is_called_so(suffix, tmp_path):
+    (tmp_path / f"model{suffix}").touch()
+    with pytest.raises(DamagedCheckpointError, match="is an empty file"):
+        tfckpt.inspect(str(tmp_path / f"model{suffix}"))

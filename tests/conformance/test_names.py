@@ -1,0 +1,320 @@
+"""Names of live objects and of what is in files: the same however an object came to be.
+
+Tables of all names of all models, by every writer, stand in ``golden/names``; here is what they
+must not depend on, and where names alone would mislead.
+"""
+
+from __future__ import annotations
+
+import re
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+from zoo import command_line, optimizers
+from zoo.models import MODELS, WIDTH, called, chain, dense, in_turn, net, stack, wired
+from zoo.optimizers import compiled
+from zoo.values import equal
+from zoo.variables import distinguish, inner
+
+import tfckpt
+from tfckpt.errors import NamingError
+from tfckpt.live.inventory import collect
+from tfckpt.stored.formats.open import open_checkpoint
+
+either_writer = pytest.mark.parametrize("writer", [tf.train, tfckpt], ids=["tf", "tfckpt"])
+
+
+def named(role, *root, **objects):
+    entries = tfckpt.inventory(*root, **objects).entries
+    return {name for name, entry in entries.items() if entry.role == role}
+
+
+# Of live objects
+
+
+@pytest.mark.parametrize("name", ["functional_in_functional", "subclassed", "containers"])
+def test_names_do_not_depend_on_how_a_model_is_given(flavour, name):
+    model = MODELS[name](flavour)
+    expected = named("weight", model=model)
+    assert named("weight", model) == named("weight", net=model) == expected
+    assert named("weight", model=MODELS[name](flavour)) == expected  # again
+    compiled(model, flavour.optimizers.Adam())
+    assert named("weight", model=model) == expected
+    assert named("weight", optimizer=model.optimizer, net=model) == expected
+
+
+def test_names_do_not_depend_on_spelling_and_order(flavour):
+    for attribute in ("encoder", "_encoder"):
+        cls = in_turn(flavour.Model, **{attribute: lambda: flavour.layers.Dense(2)})
+        names = {f"model/encoder/{name}" for name in ("kernel", "bias")}
+        assert named("weight", model=called(cls())) == names
+    objects = {"one": chain(flavour, "a"), "two": chain(flavour, "a"), "step": tf.Variable(1)}
+    forward, backward = collect(objects), collect(dict(reversed(objects.items())))
+    assert {id(v): n for n, v in forward.variables.items()} == {
+        id(v): n for n, v in backward.variables.items()
+    }
+
+
+@pytest.mark.parametrize("cls", ["_Block", "ResNet50Block", "MyConv2D", "Block1d"])
+def test_what_keras_calls_a_layer_of_ones_own_is_an_automatic_name(flavour, cls):
+    block = type(cls, (flavour.layers.Dense,), {})
+    block(3)  # a process that has built others
+    model = flavour.Sequential([flavour.Input((3,)), block(3), block(3)])
+    first, second = tfckpt.inventory(model=model).containers["model"].layers
+    assert first.place == first.cls == second.cls
+    assert (first.auto, second.auto, second.place) == (True, True, f"{first.cls}_1")
+
+
+def test_a_keyword_that_is_the_models_name_is_refused(flavour):
+    with pytest.raises(NamingError, match="'model' is reserved for the only model"):
+        tfckpt.inventory(net=chain(flavour, "a"), model=tf.Variable(1.0))
+
+
+def test_metrics_that_a_list_leaves_out_or_a_layer_has(flavour):
+    class Net(flavour.Model):
+        def __init__(self):
+            super().__init__()
+            self.seen = flavour.metrics.Mean(name="seen")
+            self.extra = flavour.metrics.Sum(name="extra")
+
+        @property
+        def metrics(self):
+            return [self.seen]
+
+    names = {"seen/count", "seen/total"}
+    found = {f"metrics/{name}" for name in (*names, "extra/total")}
+    assert tfckpt.inventory(model=Net()).entries.keys() == found
+
+    def parts():
+        return {"seen": flavour.metrics.Mean(name="seen")}
+
+    counting = net(flavour.layers.Layer, parts, lambda self, x: x, "Counting")
+    assert named("metric", layer=counting()) == {f"layer/{name}" for name in names}
+    assert named("metric", stack(flavour, counting())) == {f"metrics/{name}" for name in names}
+
+
+# Of optimizers: one step with a gradient for one variable changes its slots and no others
+
+WITHOUT_SLOTS = {"sgd"}  # it keeps no momentum, and tf_keras makes room for it all the same
+
+
+@pytest.mark.parametrize(("flavour", "name"), optimizers.IN_FLAVOUR, indirect=["flavour"])
+def test_a_step_changes_the_slots_of_its_variable_alone(flavour, name):
+    optimizer = optimizers.OPTIMIZERS[name](flavour)
+    layers = [flavour.layers.Dense(4), flavour.layers.LayerNormalization()]
+    model = stack(flavour, *layers, flavour.layers.Dense(2, name="head"))
+    live = collect({"model": compiled(model, optimizer)})
+    slots = {
+        name: (entry.of, inner(live.variables[name]))
+        for name, entry in live.inventory.entries.items()
+        if entry.of and entry.slot != "moving_average"  # which no gradient changes
+    }
+    every = hasattr(optimizer, "optimizers") or getattr(
+        optimizer, "gradient_accumulation_steps", None
+    )  # these want a gradient for each
+    for one in model.trainable_variables:
+        (mine,) = (n for n, v in live.variables.items() if inner(v) is inner(one))
+        for _, value in slots.values():
+            value.assign(tf.zeros_like(value))  # so that no gradient is no change
+        before = {n: v.numpy() for n, (_, v) in slots.items()}
+        given = model.trainable_variables if every else [one]
+        optimizer.apply_gradients([(tf.ones(v.shape) * float(v is one), v) for v in given])
+        changed = {of for n, (of, v) in slots.items() if (v.numpy() != before[n]).any()}
+        assert changed == {mine} or (not changed and name in WITHOUT_SLOTS)
+
+
+# In files
+
+
+def compare(model, place):
+    """Names of the live model, or of TensorFlow's file, alone, after a look at the values of both;
+    seeds and metrics aside.
+    """
+    live = collect({"model": model})
+    distinguish(live.variables.values())
+    path = tf.train.Checkpoint(model=model).write(str(place / "ckpt"))
+    with open_checkpoint(path, roots=live.roots, bases=live.weak_bases) as stored:
+        ours, theirs = live.inventory.entries, stored.inventory.entries
+        for name in ours.keys() & theirs.keys():
+            one, other = ours[name], theirs[name]
+            assert (one.role, one.slot, one.of) == (other.role, other.slot, other.of)
+            if other.shape is not None:
+                value = inner(live.variables[name]).numpy()
+                np.testing.assert_array_equal(stored.values.read(other.key), value, name)
+        unsaved = {"seed", "metric", "vocabulary"}
+        missing = {n for n, e in ours.items() if n not in theirs and e.role not in unsaved}
+        return missing, theirs.keys() - ours.keys() - {"save_counter"}, live
+
+
+def test_a_list_held_layer_is_not_taken_for_the_layer_that_holds_it(tmp_path):
+    """Keras 3 gives both the name `mix/kernel`, and TensorFlow saves both, where compiled."""
+
+    class Mix(keras.layers.Layer):
+        def __init__(self):
+            super().__init__(name="mix")
+            self.parts = [keras.layers.Dense(3, use_bias=False)]
+
+        def build(self, shape):
+            self.kernel = self.add_weight(name="kernel", shape=(3, 3))
+
+        def call(self, x):
+            return self.parts[0](x @ self.kernel)
+
+    model = compiled(wired(keras, Mix()), keras.optimizers.SGD(momentum=0.9))
+    missing, foreign, _ = compare(model, tmp_path)
+    assert missing == {"model/mix/parts/0/kernel", "optimizer/momentum/mix/parts/0/kernel"}
+    untold = re.compile(r"layer_with_weights-\d+|/trainable_variables/\d+/|^optimizer/\w+/\d+$")
+    assert all(untold.search(name) for name in foreign)
+
+
+def test_slots_without_a_list_go_to_no_variable_whose_name_two_have(tmp_path):
+    """Muon's lists have gaps and are not saved; its slots' names alone are left."""
+
+    one, two = lambda: keras.layers.Dense(WIDTH), lambda: keras.layers.Dense(WIDTH)
+    model = called(in_turn(keras.Model, one=one, two=two)(name="net"))
+    _, foreign, _ = compare(compiled(model, keras.optimizers.Muon()), tmp_path)
+    assert {re.sub(r"\d+", "N", name) for name in foreign} == {"optimizer/variable/N"}
+
+
+def test_slots_of_some_variables_are_not_given_to_the_first_ones(tmp_path):
+    class Own(keras.optimizers.SGD):
+        def build(self, variables):
+            super().build(variables)
+            chosen = [v for v in variables if "bias" in v.path]
+            self._memory = [self.add_variable_from_reference(v, name="memory") for v in chosen]
+
+    model = compiled(chain(keras, "a", "b"), Own(0.1))
+    missing, foreign, live = compare(model, tmp_path)
+    assert (missing, foreign) == (set(), set())
+    memory = {e.of: n for n, e in live.inventory.entries.items() if e.slot == "memory"}
+    assert memory.keys() == {"model/a/bias", "model/b/bias"}
+    assert live.variables[memory["model/b/bias"]] is model.optimizer._memory[-1]
+
+
+def test_what_a_file_does_not_tell(flavour, tmp_path):
+    optimizer = flavour.optimizers.SGD(momentum=0.9)
+    optimizer.build(chain(flavour, "a").trainable_variables)
+    path = tf.train.Checkpoint(optimizer).write(str(tmp_path / "optimizer"))
+    found = tfckpt.inspect(path).inventory.entries.keys()
+    assert {"optimizer/iterations", "optimizer/learning_rate"} <= found
+    model = wired(flavour, chain(flavour, "d1", "d2"), flavour.layers.Dense(2, name="head"))
+    path = tf.train.Checkpoint(model=model).write(str(tmp_path / "nested"))
+    stored, live = tfckpt.inspect(path).inventory, tfckpt.inventory(model=model)
+    assert [bool(layer.own) for layer in stored.containers["model"].layers] == [False, True]
+    assert all(layer.own for layer in live.containers["model"].layers)
+
+
+@pytest.mark.parametrize("reader", [tf_keras, keras])
+@either_writer
+def test_a_layers_name_with_a_slash(reader, writer, tmp_path):
+    """Keras 3 allows none, and has underscores there; as in DenseNet121 of either flavour."""
+
+    def build(slash, k):
+        return chain(k, f"conv1{slash}conv", f"conv1{slash}bn", "bn", "head")
+
+    source = build("/", tf_keras)
+    path = writer.Checkpoint(source).write(str(tmp_path / "ckpt"))
+    for target in (build("_", reader), *([build("/", tf_keras)] if reader is tf_keras else [])):
+        tfckpt.Checkpoint(model=target).read(path).assert_consumed()
+        assert equal(source, target)
+
+
+def test_a_layer_that_another_one_made_is_found_by_its_own_name(flavour, tmp_path):
+    """In tf_keras it bears the other one's name as a scope, which looks like a slash."""
+
+    def build(k):
+        outer = called(k.Sequential(dense(k, "a", None), name="outer"))
+        return stack(k, outer.layers[0], *dense(k, "b", "c"))
+
+    source, target = build(tf_keras), build(flavour)
+    path = tf.train.Checkpoint(source).write(str(tmp_path / "ckpt"))
+    tfckpt.Checkpoint(model=target).read(path).assert_consumed()
+    assert equal(source, target)
+
+
+# Of optimizers that scale the loss: beside those of the one inside
+
+SCALED = {
+    "keras": (keras, "Adam", True),
+    "tf_keras": (tf_keras, "Adam", True),
+    "tf_keras-static": (tf_keras, "Adam", False),
+    "legacy": (tf_keras, "legacy.Adam", True),
+    "legacy-static": (tf_keras, "legacy.Adam", False),
+}
+
+
+def run(k, name, *, dynamic, train=True):
+    """A model after a step; `dynamic` is None where the loss is not scaled."""
+    made = (k.optimizers.legacy if "." in name else k.optimizers).Adam(0.003)
+    if dynamic is not None:
+        around = k.optimizers if k is keras else k.mixed_precision
+        more = {} if dynamic else {"dynamic": False}
+        made = around.LossScaleOptimizer(made, initial_scale=64, **more)
+    dtype = "float32" if dynamic is None else "mixed_float16"
+    model = stack(k, *(k.layers.Dense(n, dtype=dtype) for n in (4, 2)))
+    model.compile(optimizer=made, loss="mse", run_eagerly=True)
+    if train:
+        model.train_on_batch(np.ones((2, 3)), np.ones((2, 2)))
+    return model
+
+
+def state(optimizer):
+    """What an optimizer says it consists of; of a loss-scale one, what the one inside says."""
+    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+    own = optimizer.variables
+    values = [inner(variable).numpy() for variable in (own() if callable(own) else own)]
+    return [*values, np.asarray(optimizer.learning_rate), np.asarray(optimizer.iterations)]
+
+
+@pytest.mark.parametrize(("k", "name", "dynamic"), SCALED.values(), ids=SCALED)
+@either_writer
+def test_a_run_goes_on_with_a_scaled_loss(k, name, dynamic, writer, tmp_path):
+    plain, mixed = run(k, name, dynamic=None), run(k, name, dynamic=dynamic, train=False)
+    mixed.optimizer.learning_rate = 0.5
+    path = writer.Checkpoint(model=plain).save(str(tmp_path / "plain"))
+    status = tfckpt.Checkpoint(model=mixed).restore(path).expect_partial()
+    np.testing.assert_equal(state(mixed.optimizer), state(plain.optimizer))
+    missing = {step.name for step in status.report.plan.steps if str(step.status) == "MISSING"}
+    scale = "optimizer/loss_scale"
+    names = collect({"model": mixed}).variables
+    assert {each for each in names if each.startswith(scale)} <= missing
+    assert all(each.startswith((f"{scale}/", "metrics/")) for each in missing)
+
+    first, second = (run(k, name, dynamic=dynamic) for _ in range(2))
+    wanted = collect({"model": first}).variables
+    distinguish(value for each, value in wanted.items() if each.startswith("optimizer/"))
+    path = writer.Checkpoint(model=first).save(str(tmp_path / "mixed"))
+    tfckpt.Checkpoint(model=second).restore(path).assert_consumed()
+    for each, value in collect({"model": second}).variables.items():
+        if not each.startswith("metrics/"):
+            np.testing.assert_array_equal(inner(value), inner(wanted[each]), each)
+
+
+def test_a_name_as_printed_is_taken_in_every_key(flavour, tmp_path):
+    """A subclassed model, as `save_weights` of Keras 2 wrote it by TensorFlow: without a root."""
+
+    enc, dec = lambda: flavour.layers.Dense(3), lambda: flavour.layers.Dense(4)
+    cls = in_turn(flavour.Model, enc=enc, dec=dec)
+    first, second = (called(cls(), np.ones((1, 4), "float32")) for _ in range(2))
+    path = str(tf.train.Checkpoint(first).write(str(tmp_path / "weights")))
+    printed = command_line.run("inspect", path).out.split()
+    (name,) = (word for word in printed if word.endswith("enc/kernel"))
+    kernels = [inner(model.enc.kernel).numpy() for model in (first, second)]
+    scope = name.removesuffix("kernel") + "**"
+    report = tfckpt.restore(path, second, exclude=[scope], exclude_checkpoint=[name])
+    np.testing.assert_array_equal(inner(second.enc.kernel).numpy(), kernels[1])
+    np.testing.assert_array_equal(inner(second.dec.kernel).numpy(), inner(first.dec.kernel).numpy())
+    assert len(report.plan.assignments) == 2
+    tfckpt.restore(path, second, include=[name], on_unexpected="ignore")
+    np.testing.assert_array_equal(inner(second.enc.kernel).numpy(), kernels[0])
+
+    layers = [flavour.layers.Dense(3, name="a"), flavour.layers.Dense(4, name="b")]
+    rename = [
+        {"checkpoint": name.replace("enc/kernel", f"{old}/**"), "model": f"model/{new}/**"}
+        for old, new in (("enc", "a"), ("dec", "b"))
+    ]
+    tfckpt.restore(path, stack(flavour, *layers, shape=(4,)), rename=rename)
+    np.testing.assert_array_equal(inner(layers[0].kernel).numpy(), kernels[0])
