@@ -52,6 +52,7 @@ _ARGUMENTS = {
     "manager.keep[1].mode": "mode",
     "manager.load_best_when_done": "load_best_when_done",
     "manager.enable_async": "enable_async",
+    "manager.include": "include",
     "manager.probe": "probe",
     "restore.directory": "directory",
     "restore.policy": "policy",
@@ -107,6 +108,7 @@ def resume(
     load_best_when_done: bool = False,
     on_signal: Iterable[str] = (),
     enable_async: bool = False,
+    include: str = "all",
     probe: str | None = None,
     policy: Policy | Mapping[str, Any] | None = None,
     start_over: bool = False,
@@ -129,6 +131,7 @@ def resume(
             is done, as by ``EarlyStopping(restore_best_weights=True)``.
         on_signal: signals that end the process after a save: ``["SIGTERM"]``.
         enable_async: whether files are written in the background.
+        include: ``all``, or ``trainable``: what is frozen is written once, and shared.
         probe: ``auto`` records with each save what the model computes, for ``report.prove()``.
         policy: keys of a policy for the restore: ``{"optimizer": {"hyperparameters": "config"}}``
             keeps the code's learning rate. Without it, everything is restored.
@@ -170,6 +173,7 @@ def resume(
             "keep": keep,
             "load_best_when_done": load_best_when_done,
             "enable_async": enable_async,
+            "include": include,
             "probe": probe,
         },
         "restore": {

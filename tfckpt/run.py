@@ -64,6 +64,7 @@ class Run:
                 if_busy=config.manager.if_busy,
                 on_nonfinite=config.manager.on_nonfinite,
                 on_unsavable=config.manager.on_unsavable,
+                include=config.manager.include,
                 random_generators=False,  # of its own record
             )
         self.report: RestoreReport | None = None

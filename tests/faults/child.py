@@ -47,8 +47,8 @@ class Run:
         self.calls = self._below.counts()
         self._below.disarm()
 
-    def open(self, max_to_keep: int) -> None:
-        self.subject.open(max_to_keep, durable=self.durable)
+    def open(self, max_to_keep: int, **options: str) -> None:
+        self.subject.open(max_to_keep, durable=self.durable, **options)
 
     def restore(self) -> None:
         step = self.subject.restore()

@@ -98,7 +98,7 @@ class Seam:
 
     CALLS = (
         *("create", "write_atomic", "lock", "rename", "remove", "remove_tree", "makedirs"),
-        *("fsync", "fsync_dir"),
+        *("fsync", "fsync_dir", "link"),
     )
     OUTPUT_CALLS = ("write", "sync", "close")
     DELETE = ("remove", "remove_tree")

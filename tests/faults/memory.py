@@ -211,6 +211,12 @@ class MemoryFiles:
         self.step("copy", target, lambda: self._put(target, data))
         self.step("remove", source, lambda: self._drop(source))
 
+    def link(self, source: str, target: str) -> None:
+        raise _error(errno.ENOTSUP, target)
+
+    def identity(self, path: str) -> str:
+        return path
+
     def listdir(self, path: str) -> list[str]:
         self.turn()
         inside = f"{path}/"

@@ -37,9 +37,9 @@ def _first_save(run: Run) -> None:
     run.save()
 
 
-def _saves(keep: int, free: int, struck: int = 1) -> Callable[[Run], None]:
+def _saves(keep: int, free: int, struck: int = 1, **options: str) -> Callable[[Run], None]:
     def saves(run: Run) -> None:
-        run.open(keep)
+        run.open(keep, **options if run.library == "tfckpt" else {})
         for _ in range(free):
             run.save()
         run.arm()
@@ -72,6 +72,7 @@ SCENARIOS = {
     "first save": Scenario(3, _first_save),
     "rotate": Scenario(2, _saves(2, free=2)),
     "keep one": Scenario(1, _saves(1, free=1)),
+    "share": Scenario(1, _saves(1, free=1, include="trainable")),
     "restart": Scenario(2, _restart, before=_saves(2, free=2, struck=0)),
     "resume": Scenario(2, _resume, before=_saves(2, free=2, struck=0)),
     "write over": Scenario(1, _write_over, fixed=True),

@@ -18,6 +18,7 @@ import tfckpt
 
 UNTOUCHED = -1
 WEIGHTS = 300
+FROZEN = 7.0  # of every step
 
 
 class Subject:
@@ -27,11 +28,17 @@ class Subject:
         self.library = library
         self.directory = directory
         self.weights = tf.Variable(tf.zeros(WEIGHTS))
+        self.frozen = tf.Variable(tf.zeros(4 * WEIGHTS), trainable=False)
         self.model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2, name="out")])
         self.optimizer = keras.optimizers.Adam()
         self.optimizer.build(self.model.trainable_variables)
         kind = tfckpt.Checkpoint if library == "tfckpt" else tf.train.Checkpoint
-        self.checkpoint = kind(weights=self.weights, model=self.model, optimizer=self.optimizer)
+        self.checkpoint = kind(
+            weights=self.weights,
+            frozen=self.frozen,
+            model=self.model,
+            optimizer=self.optimizer,
+        )
         self.manager: Any = None
         self.fill(UNTOUCHED)
 
@@ -41,6 +48,9 @@ class Subject:
     def fill(self, step: int) -> None:
         for variable in self._variables():
             variable.assign(np.full_like(np.array(variable), step))
+        self.frozen.assign(
+            tf.fill(self.frozen.shape, float(UNTOUCHED) if step == UNTOUCHED else FROZEN)
+        )
 
     def value(self) -> int | None:
         """The step that all values are of, None where they are as they were made.
@@ -51,12 +61,14 @@ class Subject:
         found = {float(n) for v in self._variables() for n in np.unique(np.array(v))}
         assert len(found) == 1, f"values of several steps: {sorted(found)}"
         step = int(found.pop())
+        frozen = {float(UNTOUCHED) if step == UNTOUCHED else FROZEN}
+        assert {*np.unique(self.frozen).tolist()} == frozen, "frozen values of another step"
         return None if step == UNTOUCHED else step
 
-    def open(self, max_to_keep: int, *, durable: bool = True) -> None:
+    def open(self, max_to_keep: int, *, durable: bool = True, **options: str) -> None:
         kind = tfckpt.CheckpointManager if self.library == "tfckpt" else tf.train.CheckpointManager
-        options = {} if durable else {"durable": False}
-        self.manager = kind(self.checkpoint, self.directory, max_to_keep=max_to_keep, **options)
+        given = options if durable else {"durable": False, **options}
+        self.manager = kind(self.checkpoint, self.directory, max_to_keep=max_to_keep, **given)
 
     def restore(self) -> int | None:
         """Restore the newest checkpoint; its step, None where there is none."""

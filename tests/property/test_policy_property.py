@@ -142,6 +142,7 @@ MANAGER = {
     "durable": st.booleans(),
     "on_nonfinite": st.sampled_from(["warn", "save", "refuse"]),
     "on_unsavable": st.sampled_from(["warn", "error"]),
+    "include": st.sampled_from(["all", "trainable"]),
     "save": SAVE | SIGNALLED,
     "keep": st.lists(RULE, max_size=3),
 }

@@ -173,7 +173,7 @@ def _print_verdict(verdict: Verdict) -> None:
 def prune(arguments: Namespace) -> int:
     """Delete, or show what would be deleted; returns 1 if a checkpoint could not be deleted."""
     from tfckpt.stored.io.files import files_of
-    from tfckpt.tools.listing import listing, undamaged_of
+    from tfckpt.tools.listing import freed_by, listing, undamaged_of
     from tfckpt.tools.verification import decided
 
     path, rules, yes = arguments.DIR, _rules(arguments), arguments.yes
@@ -189,11 +189,7 @@ def prune(arguments: Namespace) -> int:
         found, undamaged, decision = decided(path, directory.checkpoint_name, rules)
         directory = undamaged.directory
         failed = directory.release(directory.checkpoints(), decision)
-    freed = sum(
-        checkpoint.nbytes
-        for checkpoint in found
-        if checkpoint.prefix in {*decision.delete} - {*failed}
-    )
+    freed = freed_by(found, {*decision.delete} - {*failed})
     if arguments.json:
         show_json(
             {
@@ -377,12 +373,13 @@ def report(arguments: Namespace) -> int:
 
     about: Any = arguments.PATH
     if arguments.model is not None:
-        from tfckpt.cli.plan import plan_for
+        from tfckpt.cli.plan import load_objects, plan_for
 
         if arguments.B is not None:
             raise UsageError("--model is for one checkpoint, or a config")
         with contextlib.redirect_stdout(sys.stderr):  # what the model's code prints
-            about = plan_for(arguments.PATH, arguments.model)
+            objects = load_objects(arguments.model)
+            about = plan_for(arguments.PATH, arguments.model, objects)
     elif arguments.B is not None:
         from tfckpt.tools.comparison import diff as compared
 

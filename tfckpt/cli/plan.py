@@ -28,6 +28,7 @@ from tfckpt.errors import NotInstalledError
 from tfckpt.planning import Severity
 from tfckpt.policy.load import has_config_name
 from tfckpt.policy.messages import short
+from tfckpt.tools.find_checkpoint import find
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -48,17 +49,21 @@ def plan(arguments: Namespace) -> int:
         raise UsageError(f"--write needs a checkpoint, not a config: add the lines to {source}")
     written = False
     with contextlib.redirect_stdout(sys.stderr):
-        made = plan_for(source, arguments.model)
+        objects = load_objects(arguments.model)
+        made = plan_for(source, arguments.model, objects)
         if lock is not None:
             made = dataclasses.replace(made, drift=())  # an older lock is replaced
             if made.ok:
                 print(_write_lock(made, lock))
         if file is not None:
             written = _write_config(file, source, made)
+        tried = "" if arguments.json else _tried(source, objects, made)
     if arguments.json:
         print(json.dumps(made.to_json(), indent=2))
     else:
         _print(made)
+        if tried:
+            print(f"\n{tried}")
     return 0 if made.ok or written else 1
 
 
@@ -101,9 +106,23 @@ def replay(arguments: Namespace) -> int:
     return 0 if found.same else 1
 
 
-def plan_for(source: str, target: str) -> tfckpt.Plan:
+def _tried(source: str, objects: Mapping[str, Any], made: tfckpt.Plan) -> str:
+    """What the model computes by the suggested policy, if the save has recorded that; else ""."""
+    policy = None if made.ok or made.suggestion is None else made.suggestion.policy
+    if policy is None or has_config_name(source):
+        return ""
+    with find(source).checkpoint as stored:
+        if stored.record is None or stored.record.proof is None:
+            return ""
+    try:
+        proof: object = tfckpt.restore(source, policy=policy, **objects).prove()
+    except tfckpt.TfckptError as error:
+        proof = error
+    return f"tried on the model: {proof}"
+
+
+def plan_for(source: str, target: str, objects: Mapping[str, Any]) -> tfckpt.Plan:
     """The plan of a config or a checkpoint for what ``--model`` names."""
-    objects = load_objects(target)
     try:
         return tfckpt.plan(source, **objects)
     except ValueError as error:

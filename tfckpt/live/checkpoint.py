@@ -47,6 +47,7 @@ from tfckpt.live.save import (
     as_save_errors,
     by_tensorflow,
     completed_metadata,
+    frozen_values,
     run_callbacks,
     synchronous,
     write,
@@ -222,6 +223,8 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
                     logged=self._logged,
                     by_tensorflow=by_tensorflow(options),
                 )
+                if how.before is not None:
+                    how = dataclasses.replace(how, frozen=frozen_values(snapshot.live))
                 run = self._run(target, begin=True)
                 about = completed_metadata(about, snapshot, self._lineage, target, run)
                 if about.probe is not None:

@@ -340,9 +340,20 @@ def _attributes(live: Live) -> list[Any]:
     kept = []
     for layer in live.layers.values():
         for own in attributes_of(layer):
-            held = [(v, kind, kind(v)) for v in own.values() if (kind := _kind(v)) is not None]
+            held = list(_held(own, set()))
             kept.append(functools.partial(_put_back, own, dict(own), held))
     return kept
+
+
+def _held(container: Any, seen: set[int]) -> Iterator[tuple[Any, Any, Any]]:
+    """The lists, dicts and sets in a container, and in these, each with its class and a copy."""
+    for value in container.values() if isinstance(container, dict) else container:
+        kind = _kind(value)
+        if (kind is not None or type(value) is tuple) and id(value) not in seen:
+            seen.add(id(value))
+            if kind is not None:
+                yield value, kind, kind(value)
+            yield from _held(value, seen)
 
 
 def _all_put_back(attributes: list[Any]) -> None:

@@ -17,10 +17,11 @@ from tfckpt.core.gc_pause import gc_paused
 from tfckpt.core.inventory import Inventory, Origin, Role
 from tfckpt.core.selectors import REGEX
 from tfckpt.errors import CheckpointError, DamagedCheckpointError, RefusedError, RestoreError
-from tfckpt.live import building
+from tfckpt.live import building, lora
 from tfckpt.live.adapt import plan_context
 from tfckpt.live.apply import Undo, apply, check_values
 from tfckpt.live.building import initial_values
+from tfckpt.live.by_tensorflow import put_back_on_failure
 from tfckpt.live.function_proof import Prover, check_function, check_provable
 from tfckpt.live.inventory import Live, collect, ungraphed
 from tfckpt.live.optimizers import replaced, settings_of
@@ -191,7 +192,10 @@ def _planned(
         source = str(choice.place)
         stored_inventory = dataclasses.replace(stored.inventory, source=source)
         live_inventory = live.inventory
-        if not stored.graph:
+        if lora.is_lora(stored_inventory):
+            stored_inventory, live_inventory = lora.factors(stored, live)
+            stored_inventory = dataclasses.replace(stored_inventory, source=source)
+        elif not stored.graph:
             live_inventory = ungraphed(live, stored_inventory).inventory
         if skip_slots:
             stored_inventory = _without_slots(stored_inventory)
@@ -302,18 +306,20 @@ def carry_out(
             if step.stored is not None and step.stored.shape is None:
                 prefix = stored[step.origin or plan.source].prefix
                 others.setdefault(prefix, {})[step.stored.key] = live.variables[step.name]
-        undo = apply(
-            plan,
-            stored,
-            live.variables,
-            verify=verify,
-            resets=resets,
-            objects=others if objects else None,
-            follow=partial(derive_again, live.deriving, live.models.values()),
-            workers=workers,
-        )
-    if verify == "function":
-        check_function(Prover(live, prepared.record, plan), undo)
+        kept = [each for of in others.values() for each in of.values()]
+        with put_back_on_failure(kept if verify == "function" else ()):
+            undo = apply(
+                plan,
+                stored,
+                live.variables,
+                verify=verify,
+                resets=resets,
+                objects=others if objects else None,
+                follow=partial(derive_again, live.deriving, live.models.values()),
+                workers=workers,
+            )
+            if verify == "function":
+                check_function(Prover(live, prepared.record, plan), undo)
     for step in plan.assignments:
         if step.severity is Severity.WARN and step.entry.role is Role.ITERATOR:
             logging.warning("%s: %s: %s", plan.source, step.name, step.reason)

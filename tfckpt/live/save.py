@@ -15,24 +15,29 @@ import math
 import os
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
 from tfckpt.core.dtypes import DTYPES, ITEM_BYTES
+from tfckpt.core.inventory import Role
 from tfckpt.core.text import listed, no_space
 from tfckpt.errors import CheckpointError, SaveError
 from tfckpt.live.by_tensorflow import writable
 from tfckpt.live.paths import also
 from tfckpt.live.snapshot import recorded
-from tfckpt.live.variables import array_of, as_int
-from tfckpt.stored.bundles.bundle import data_path, index_path
+from tfckpt.live.variables import array_of, as_int, is_variable, raw
+from tfckpt.stored.bundles.bundle import Bundle, data_path, index_path
+from tfckpt.stored.bundles.index import encode_entry
+from tfckpt.stored.bundles.parallel import Parallel, cores
 from tfckpt.stored.bundles.write import (
     FOREGROUND,
     BundleValue,
     Target,
+    checksum,
     encode_index,
     files_for,
     read_coded,
@@ -46,12 +51,13 @@ from tfckpt.stored.io.state_file import STATE_FILE, render
 from tfckpt.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from tfckpt.core.inventory import Inventory, Restored
+    from tfckpt.live.inventory import Live
     from tfckpt.live.lineage import Lineage
     from tfckpt.live.snapshot import Snapshot
-    from tfckpt.stored.bundles.bundle import Bundle
+    from tfckpt.stored.bundles.index import BundleEntry
     from tfckpt.stored.commits.commit import Mark
 
 PIECE = 1 << 26  # bytes that are copied off an accelerator at a time
@@ -79,12 +85,20 @@ class RecordMetadata:
 
 @dataclasses.dataclass(frozen=True)
 class SaveOptions:
-    """How to save."""
+    """How to save.
+
+    Attributes:
+        before: an earlier checkpoint, whose data files are shared where they hold what is frozen;
+            "" where there is none yet; None to write everything.
+        frozen: the names of the frozen values.
+    """
 
     files: Files = LOCAL
     on_nonfinite: str = "warn"
     on_unsavable: str = "warn"
     chunk: int = FOREGROUND
+    before: str | None = None
+    frozen: frozenset[str] = frozenset()
 
 
 @contextlib.contextmanager
@@ -129,7 +143,8 @@ def write(
     def disk_space() -> str:
         with contextlib.suppress(OSError):
             free = save_options.files.free(os.path.split(prefix)[0])
-            return "" if free is None else no_space(needed(live.inventory), free)
+            least = needed(live.inventory, save_options.frozen)
+            return "" if free is None else no_space(least, free)
         return ""
 
     def write_data(taken: frozenset[int]) -> tuple[bytes, list[str]]:
@@ -192,18 +207,111 @@ def write_files(
     nonfinite = snapshot.nonfinite_others()
     computed = snapshot.computed()
     values = [_value(key, tensors.pop(key), key in computed) for key in sorted(tensors)]
-    ours = files_for(sum(value.nbytes for value in values)) if values else 0
-    while theirs + ours in taken:
-        ours += 1
-    target = Target(prefix, range(theirs, theirs + ours), theirs + ours, files)
+    frozen = {snapshot.keys[name] for name in save_options.frozen}
+    shared = _share(prefix, [v for v in values if v.key in frozen], save_options) if frozen else []
+    known = {key for file in shared for key in file.entries}
+    values = [value for value in values if value.key not in known]
+    apart = set() if shared else frozen  # in files of their own, for the saves that follow
+    groups = [[v for v in values if v.key not in apart], [v for v in values if v.key in apart]]
+    values.clear()
+    counts = [files_for(sum(v.nbytes for v in group)) if group else 0 for group in groups]
+    while (total := theirs + sum(counts) + len(shared)) in taken:
+        counts[0] += 1
     for shard in range(theirs):
-        old, new = data_path(part, shard, theirs), data_path(prefix, shard, target.num_shards)
+        old, new = data_path(part, shard, theirs), data_path(prefix, shard, total)
         files.rename(old, new)
     if theirs:
         files.remove(index_path(part))
-    written = write_in_parallel(values, _pieces, target, save_options.chunk)
-    index = encode_index([*coded, *written.coded], target.num_shards)
-    return index, frozenset([*nonfinite, *written.nonfinite])
+    first = theirs
+    for group, count in zip(groups, counts, strict=True):
+        if count:
+            target = Target(prefix, range(first, first + count), total, files)
+            written = write_in_parallel(group, _pieces, target, save_options.chunk)
+            coded += written.coded
+            nonfinite += written.nonfinite
+            first += count
+    for shard, file in enumerate(shared, first):
+        files.rename(file.path, path := data_path(prefix, shard, total))
+        files.fsync(path)
+        moved = {key: entry._replace(shard=shard) for key, entry in file.entries.items()}
+        coded += [(key.encode(), encode_entry(entry)) for key, entry in moved.items()]
+        nonfinite += file.nonfinite
+    return encode_index(coded, total), frozenset(nonfinite)
+
+
+class _SharedFile(NamedTuple):
+    """A data file of an earlier checkpoint under a further name, and what is as it was in it."""
+
+    path: str
+    entries: dict[str, BundleEntry]
+    nonfinite: list[str]
+
+
+def frozen_values(live: Live) -> frozenset[str]:
+    """The names of the arrays that do not train: of frozen layers, and variables that never do."""
+    layers = [layer for layer in live.layers.values() if layer.built and not layer.trainable]
+    still = {id(raw(weight)) for layer in layers for weight in layer.weights}
+    return frozenset(
+        name
+        for name, entry in live.inventory.entries.items()
+        if entry.role in (Role.WEIGHT, Role.STATE) and entry.shape
+        if is_variable(value := live.variables[name])
+        if not getattr(value, "trainable", True) or id(raw(value)) in still
+    )
+
+
+def _share(
+    prefix: str, values: Sequence[BundleValue], save_options: SaveOptions
+) -> list[_SharedFile]:
+    """The data files of the checkpoint before of which most is as it was, under new names.
+
+    They are hard links: each checkpoint has all of its files, whichever is deleted.
+    """
+    files, found = save_options.files, list[_SharedFile]()
+    if not save_options.before:
+        return found
+    try:
+        with Bundle.open(save_options.before, files) as bundle:
+            for shard, stored in _unchanged(values, bundle, save_options).items():
+                files.makedirs(prefix + PART)
+                path = join(prefix + PART, f"shared-{shard}")
+                files.link(bundle.path(shard), path)
+                entries = {key: bundle.entries[key] for key in stored}
+                nonfinite = [key for key, finite in stored.items() if not finite]
+                found.append(_SharedFile(path, entries, nonfinite))
+    except (OSError, CheckpointError) as error:
+        logging.warning("%s: holds what is frozen once more: %s", prefix, error)
+    return found
+
+
+def _unchanged(
+    values: Sequence[BundleValue], bundle: Bundle, save_options: SaveOptions
+) -> dict[int, dict[str, bool]]:
+    """Data file → the values that it holds as they are, and whether these are finite.
+
+    Only of files that these values are most of: what else is in one stays on the disk.
+    """
+    held: dict[int, list[BundleValue]] = {}
+    for value in values:
+        entry = bundle.plain(value.key)
+        if entry is not None and (entry.dtype, entry.shape) == (value.dtype, value.shape):
+            held.setdefault(entry.shard, []).append(value)
+    same: dict[int, dict[str, bool]] = {shard: {} for shard in held}
+    parallel = Parallel()
+
+    def compare(shard: int, value: BundleValue) -> None:
+        crc, finite = checksum(value, _pieces, save_options.chunk, parallel.go_on)
+        if crc == bundle.entries[value.key].crc32c:
+            same[shard][value.key] = finite
+
+    def most(shard: int, keys: Iterable[str]) -> bool:
+        size, _ = save_options.files.status(bundle.path(shard))
+        return 2 * sum(bundle.entries[key].nbytes for key in keys) > size
+
+    likely = {shard: of for shard, of in held.items() if most(shard, (v.key for v in of))}
+    tasks = [partial(compare, shard, value) for shard, of in likely.items() for value in of]
+    parallel.run(tasks, cores())
+    return {shard: of for shard, of in same.items() if most(shard, of)}
 
 
 def _sync_all(prefix: str, files: Files) -> None:
@@ -239,9 +347,9 @@ def _taken_off(tensor: Any, count: int) -> Iterator[np.ndarray]:
         yield np.asarray(piece)
 
 
-def needed(inventory: Inventory) -> int:
-    """The least bytes that a save takes: those of the numbers."""
-    entries = inventory.entries.values()
+def needed(inventory: Inventory, frozen: Collection[str] = ()) -> int:
+    """The least bytes that a save takes: those of the numbers that are not frozen."""
+    entries = [entry for name, entry in inventory.entries.items() if name not in frozen]
     return sum(math.prod(e.shape) * ITEM_BYTES.get(e.dtype, 0) for e in entries if e.shape)
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfckpt.live.save import RecordMetadata
+    from tfckpt.stored.io.files import Files
 
 # The number of digits that are looked for in file names.
 _MAX_NUMBER = 10**18 - 1
@@ -89,6 +90,16 @@ def one_of(name: str, value: Any, words: tuple[str, ...]) -> str:
     """
     if value not in words:
         raise ValueError(f"{name} must be {' or '.join(map(repr, words))}, found {value!r}")
+    return str(value)
+
+
+def included(value: Any, files: Files) -> str:
+    """What a save writes: ``all``, or ``trainable`` where files can be shared."""
+    if one_of("include", value, ("all", "trainable")) == "trainable" and not files.renames:
+        raise ValueError(
+            "include='trainable' needs hard links, which only local directories have: leave it "
+            "out, or save into a local directory and copy that"
+        )
     return str(value)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
 import os
 import time
 from functools import partial
@@ -26,7 +27,13 @@ from tfckpt.live.checkpoint import (
     TensorFlowManager,
     executing_eagerly,
 )
-from tfckpt.live.save import RecordMetadata, SaveOptions, as_save_errors, needed
+from tfckpt.live.save import (
+    RecordMetadata,
+    SaveOptions,
+    as_save_errors,
+    frozen_values,
+    needed,
+)
 from tfckpt.live.turns import in_turn
 from tfckpt.live.variables import as_int
 from tfckpt.live.workers import (
@@ -73,6 +80,8 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             silently, or ``refuse`` to save.
         on_unsavable: what to do if an object cannot be saved, such as an iterator over a generator:
             ``warn`` and leave it out, or ``error``.
+        include: ``all``, or ``trainable``: what does not train is written once, into a file that
+            the saves after it share, as long as it is unchanged.
         on_saved: called with a :class:`SaveReport` after each save; see the attribute.
         random_generators: whether a save keeps the state of the global random generators of Python,
             NumPy, TensorFlow and Keras, and a restore from this directory goes on with it.
@@ -121,6 +130,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         if_busy: str = "wait",
         on_nonfinite: str = "warn",
         on_unsavable: str = "warn",
+        include: str = "all",
         on_saved: Callable[[SaveReport], object] | None = None,
         random_generators: bool = True,
     ) -> None:
@@ -146,6 +156,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         self._files = RunDirectory(
             path, name, files, rules=rules, checkpoint=checkpoint, given=self._given
         )
+        self._trainable = arguments.included(include, files) == "trainable"
         self._enable_async = enable_async
         self._if_busy = arguments.one_of("if_busy", if_busy, ("wait", "skip"))
         self._step_counter = step_counter
@@ -258,6 +269,8 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
                 ticket.advances(last_step, self._last_checkpoint_step, step)
                 prefixes = self._checkpoint_prefix, self._files.prefix
                 options, how = self._with_async(options), self._save_options
+                if self._trainable and workers.chief:
+                    how = dataclasses.replace(how, before=self._files.newest)
             then = partial(self._saved, began)
             return checkpoint._save(workers, ticket, prefixes, options, how, about=about, then=then)
 
@@ -296,7 +309,10 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         """
         with Together(self._checkpoint._workers(), "save", SaveError) as workers:
             if workers.chief:
-                self._files.claim_for(needed(self._checkpoint._live().inventory))
+                live = self._checkpoint._live()
+                written = self._trainable and self._files.newest
+                frozen = frozen_values(live) if written else frozenset[str]()
+                self._files.claim_for(needed(live.inventory, frozen))
                 self._files.mend_state(self.retention)
             workers.exchange("claim")
 

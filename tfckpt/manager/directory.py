@@ -49,7 +49,7 @@ class SaveReport:
         epoch: number of finished epochs; None if unknown.
         metrics: measured at this step.
         metadata: the caller's own.
-        nbytes: size of the checkpoint's files.
+        nbytes: size of the checkpoint's files, shared ones among them.
         seconds: from the call of ``save`` until the checkpoint was complete and the old ones were
             deleted.
     """
@@ -82,6 +82,12 @@ class Directory:
         """Oldest save first, without those that have neither an index nor a record."""
         found = reversed(self._candidates())
         return [each for each in found if each.kind is not CheckpointKind.TORN]
+
+    @property
+    def newest(self) -> str:
+        """The newest committed checkpoint; "" where there is none."""
+        found = (one for one in self._candidates() if one.kind is CheckpointKind.COMMITTED)
+        return next((one.prefix for one in found), "")
 
     def _candidates(self) -> list[Candidate]:
         return discovery.candidates(self.path, self.checkpoint_name, self.files)

@@ -12,6 +12,7 @@ from tfckpt.core.text import natural, one_line, printable, size
 from tfckpt.pages.pictures import Panel, Point, curves
 from tfckpt.pages.shell import counted, facts, number, render, text, title_of
 from tfckpt.pages.table import Cell, table, tag
+from tfckpt.tools.listing import freed_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,7 +48,7 @@ class _Saved:
     """A checkpoint, as the page speaks of it."""
 
     def __init__(self, listed: ListedCheckpoint) -> None:
-        head = listed.head
+        self.listed, head = listed, listed.head
         self.path, self.number, self.time = listed.prefix, listed.number, listed.time
         self.name = printable(self.path.rpartition("/")[2])
         self.step, self.epoch = (head.step, head.epoch) if head else (None, None)
@@ -132,7 +133,7 @@ def _facts(saved: Sequence[_Saved], numbered: Sequence[_Saved]) -> Iterator[tupl
         yield "between saves, median", duration(statistics.median(times))
     deleted = [one for one in saved if one.deleted]
     if deleted:
-        total = size(sum(one.nbytes for one in deleted))
+        total = size(freed_by((one.listed for one in saved), {one.path for one in deleted}))
         yield "no rule keeps", f"{counted(len(deleted), 'checkpoint')} ({total})"
     going = [one.name for one in saved if one.goes_next]
     yield "goes next", ", ".join(going[:3]) + (f" and {len(going) - 3} more" if going[3:] else "")

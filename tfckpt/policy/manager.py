@@ -223,6 +223,8 @@ class Manager(Model):
     """If TensorFlow cannot save an object: leave it out and warn, or fail."""
     on_save_error: Literal["warn", "error"] = "error"
     """If a save that was due fails: warn and continue training, or fail."""
+    include: Literal["all", "trainable"] = "all"
+    """What a save writes: all, or what trains beside the file of an earlier save with the rest."""
     probe: Literal["auto"] | None = None
     """Record with each save what the model computes, on a batch made from its inputs."""
     callbacks: dict[str, Annotated[tuple[Text, ...], Listed]] = Field(default_factory=dict)
@@ -258,6 +260,13 @@ class Manager(Model):
             "Keras writes `weights_h5` only into a local directory",
             "remove `export`, and make the file from a checkpoint by `tfckpt convert`",
             "weights_h5",
+        ),
+        GoesWith(
+            "include",
+            "directory",
+            lambda include, directory: include == "trainable" and "://" in directory,
+            "`include: trainable` needs hard links, which only local directories have",
+            "remove it, or save into a local directory and copy that",
         ),
         GoesWith(
             "if_busy",

@@ -30,7 +30,7 @@ from tfckpt.stored.io.files import LOCAL, Files, absolute, files_of, join
 from tfckpt.tools.find_checkpoint import path_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from tfckpt.manager.directory import Directory
     from tfckpt.manager.retention import Decision
@@ -49,13 +49,15 @@ class ListedCheckpoint:
         number: None where its name has none.
         state: ``committed``, ``foreign``, ``uncommitted``, ``damaged`` or ``torn``.
         head: its record without values, where it can be read.
-        nbytes: total size of its files.
+        nbytes: total size of its files, without those that an older checkpoint has, too.
         time: Unix time of the save, from the record or else from its newest file.
         problem: what is wrong with it; "" if nothing.
         best_by: the metric by which it is the best of its run; "" if it is not.
         kept: the retention rules that keep it; None where no rules were given.
         delete: whether these rules would delete it; None where none were given.
         next: whether they would after one more save; None where none were given.
+        files: what identifies each of its files → the size.
+        shared: bytes of those that an older checkpoint has, too, and its path.
     """
 
     prefix: str
@@ -69,6 +71,8 @@ class ListedCheckpoint:
     kept: tuple[str, ...] | None = None
     delete: bool | None = None
     next: bool | None = None
+    files: Mapping[str, int] = dataclasses.field(default_factory=dict, repr=False)
+    shared: tuple[int, str] = (0, "")
 
     def to_json(self) -> dict[str, Any]:
         """One of the ``checkpoints`` in the document of ``tfckpt list --json``."""
@@ -109,7 +113,30 @@ def listing(directory: str, files: Files = LOCAL) -> list[ListedCheckpoint]:
         recorded = record_file.path_of(os.path.split(path)[1]) in names
         kind = CheckpointKind.COMMITTED if recorded else CheckpointKind.FOREIGN
         result.append(_listed(path, None, kind, names, files))
-    return [one for one in result if not (one.problem and _is_gone(one.prefix, names, files))]
+    there = [one for one in result if not (one.problem and _is_gone(one.prefix, names, files))]
+    return _counted_once(there)
+
+
+def _counted_once(found: Sequence[ListedCheckpoint]) -> list[ListedCheckpoint]:
+    """The same, where a file that several share counts for the oldest of them."""
+    owners, counted = dict[str, str](), dict[str, ListedCheckpoint]()
+    for one in sorted(found, key=lambda one: (one.number is None, one.number)):
+        shared = [file for file in one.files if file in owners]
+        if shared:
+            nbytes = sum(one.files[file] for file in shared)
+            of = nbytes, owners[shared[0]]
+            one = dataclasses.replace(one, nbytes=one.nbytes - nbytes, shared=of)  # noqa: PLW2901
+        owners |= dict.fromkeys(one.files.keys() - owners.keys(), one.prefix)
+        counted[one.prefix] = one
+    return [counted[one.prefix] for one in found]
+
+
+def freed_by(found: Iterable[ListedCheckpoint], deleted: Collection[str]) -> int:
+    """How many bytes a deletion frees: of files that no other checkpoint has."""
+    kept, gone = dict[str, int](), dict[str, int]()
+    for one in found:
+        (gone if one.prefix in deleted else kept).update(one.files)
+    return sum(nbytes for file, nbytes in gone.items() if file not in kept)
 
 
 def _is_gone(prefix: str, names: set[str], files: Files) -> bool:
@@ -158,14 +185,14 @@ def _listed(
         problem = str(error)
     if problem and readable and kind is not CheckpointKind.TORN:
         state = CheckpointKind.DAMAGED.value
-    sizes, times = [0], [0.0]
+    sizes, times = dict[str, int](), [0.0]
     for name in parts(prefix, names, files):
         with contextlib.suppress(OSError):  # it may have been deleted meanwhile
-            nbytes, written = files.status(join(os.path.split(prefix)[0], name))
-            sizes.append(nbytes)
+            nbytes, written = files.status(path := join(os.path.split(prefix)[0], name))
+            sizes[files.identity(path)] = nbytes
             times.append(written)
-    time = head.time if head else max(times)
-    return ListedCheckpoint(prefix, number, state, head, sum(sizes), time, problem)
+    time, total = head.time if head else max(times), sum(sizes.values())
+    return ListedCheckpoint(prefix, number, state, head, total, time, problem, files=sizes)
 
 
 def _missing(paths: Iterable[str]) -> str:

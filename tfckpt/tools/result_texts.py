@@ -76,6 +76,8 @@ def _notes(one: ListedCheckpoint, shown: Sequence[str]) -> Iterator[str]:
         yield one_line(one.problem.replace(f"{os.path.split(one.prefix)[0]}/", ""))
     if one.best_by:
         yield f"the best by {one.best_by}"
+    if one.shared[0]:
+        yield f"shares {size(one.shared[0])} of {os.path.split(one.shared[1])[1]}"
     if one.delete:
         yield "no rule keeps it: would be deleted"
     else:

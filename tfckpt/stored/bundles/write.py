@@ -198,6 +198,24 @@ class Shard:
         self._size += data.nbytes
 
 
+def checksum(
+    value: BundleValue,
+    read: Callable[[BundleValue], Iterable[np.ndarray]],
+    chunk: int,
+    go_on: Callable[[], None],
+) -> tuple[int, bool]:
+    """The checksum that an index has for a value of numbers, and whether they are finite."""
+    crc, finite = 0, True
+    for piece in read(value):
+        flat = _little_endian(piece).reshape(-1).view("u1")
+        for first in range(0, flat.nbytes, chunk):
+            go_on()
+            part = flat[first : first + chunk]
+            finite = finite and not (value.look and not all_finite(part, value.dtype))
+            crc = extend(crc, part)
+    return mask(crc), finite
+
+
 def index_checksum(array: np.ndarray) -> int:
     """The checksum that an index has for a value.
 

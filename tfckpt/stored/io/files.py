@@ -120,6 +120,12 @@ class Files(Protocol):
     def rename(self, source: str, target: str) -> None:
         """Rename a file, replacing an existing target."""
 
+    def link(self, source: str, target: str) -> None:
+        """Give a file a further name; OSError where the file system has no hard links."""
+
+    def identity(self, path: str) -> str:
+        """What is the same for all names of one file."""
+
     def listdir(self, path: str) -> list[str]: ...
 
     def exists(self, path: str) -> bool:
@@ -368,6 +374,15 @@ class LocalFiles:
 
     def rename(self, source: str, target: str) -> None:
         Path(source).replace(target)
+
+    def link(self, source: str, target: str) -> None:
+        if not stat.S_ISREG(Path(source).lstat().st_mode):
+            raise OSError(errno.EPERM, f"is {_kind(source)}", source)
+        Path(target).hardlink_to(source)
+
+    def identity(self, path: str) -> str:
+        status = Path(path).stat()
+        return f"{status.st_dev}:{status.st_ino}"
 
     def listdir(self, path: str) -> list[str]:
         return os.listdir(path or ".")  # noqa: PTH208  names, not paths

@@ -231,6 +231,12 @@ class ObjectStore:
             system.cp_file(key, self._at(target)[1])
             system.rm_file(key)
 
+    def link(self, source: str, target: str) -> None:
+        raise OSError(errno.ENOTSUP, "an object store has no hard links", target)
+
+    def identity(self, path: str) -> str:
+        return path
+
     def listdir(self, path: str) -> list[str]:
         system, key = self._at(path)
         with _system_errors(path):
