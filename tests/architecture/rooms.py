@@ -61,18 +61,15 @@ def beside() -> dict[str, Size]:
 
 
 def main() -> None:
-    print(f"{'':12}{'lines':>8}{'line':>8}{'goal':>8}{'files':>7}{'line':>6}{'goal':>6}")
     sizes = {**rooms(), **beside()}
     for room, budget in {**BUDGET["rooms"], **BUDGET["beside"]}.items():
-        size = sizes[room]
-        goal, goal_files = budget["goal"]
+        size, (lines, files) = sizes[room], budget["goal"]
         print(
-            f"{room:12}{size.lines:8,}{budget['lines']:8,}{goal:8,}"
-            f"{size.files:7}{budget['files']:6}{goal_files:6}"
+            f"{room:12}{size.lines:8,} lines of {budget['lines']:6,}, goal {lines:6,};"
+            f"{size.files:5} files of {budget['files']:4}, goal {files:4}"
         )
-    sizes = rooms()
-    lines = sum(size.lines for size in sizes.values())
-    print(f"{'the package':12}{lines:8,}{sum(size.files for size in sizes.values()):29}")
+    lines, files = (sum(size[of] for size in rooms().values()) for of in (0, 1))
+    print(f"{'the package':12}{lines:8,} lines; {files} files")
 
 
 if __name__ == "__main__":

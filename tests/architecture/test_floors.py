@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import collections
+import functools
 import json
 import re
 import subprocess
@@ -11,8 +12,6 @@ import sys
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
-
-import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,28 +80,31 @@ def home(path: Path) -> str:
     return room_of(".".join(path.relative_to(PROJECT).with_suffix("").parts))
 
 
+@functools.cache
+def nodes() -> list[tuple[Path, ast.AST]]:
+    return [
+        (path, node)
+        for path in modules()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+
+
 def imports() -> Iterator[tuple[Path, str, int]]:
     """File, every module that it imports, absolute, anywhere in it, and the line."""
-    for path in modules():
-        package = path.relative_to(PROJECT).parent.parts
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Import):
-                for alias in node.names:
-                    yield path, alias.name, node.lineno
-            elif isinstance(node, ast.ImportFrom):
-                base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
-                origin = ".".join(part for part in (base, node.module) if part)
-                for alias in node.names:
-                    yield path, f"{origin}.{alias.name}", node.lineno
+    for path, node in nodes():
+        if isinstance(node, ast.Import):
+            yield from ((path, alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            package = path.relative_to(PROJECT).parent.parts
+            base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
+            origin = ".".join(part for part in (base, node.module) if part)
+            yield from ((path, f"{origin}.{alias.name}", node.lineno) for alias in node.names)
 
 
-def test_every_module_belongs_to_a_floor() -> None:
+def test_every_module_belongs_to_a_floor_and_every_room_says_what_it_is_for() -> None:
     for path in modules():
         known = home(path) in {*FLOOR, ROOT, "__init__"} or path.name == "__init__.py"
         assert known, module_id(path)
-
-
-def test_every_room_says_what_it_is_for() -> None:
     for room in sorted(FLOOR):
         about = PACKAGE / room / "__init__.py"
         if about.is_file():
@@ -127,65 +129,20 @@ def test_imports_point_downward() -> None:
 
 def test_a_class_name_means_one_thing() -> None:
     where = collections.defaultdict(list)
-    for path in modules():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ClassDef):
-                where[node.name.lstrip("_")].append(f"{module_id(path)}:{node.lineno}")
+    for path, node in nodes():
+        if isinstance(node, ast.ClassDef):
+            where[node.name.lstrip("_")].append(f"{module_id(path)}:{node.lineno}")
     assert not {name: found for name, found in where.items() if len(found) > 1}
 
 
-def test_tensorflow_and_keras_are_imported_only_where_they_belong() -> None:
+def test_tensorflow_keras_and_flags_are_imported_only_where_they_belong() -> None:
     for path, name, line in imports():
-        allowed = HEAVY_ROOMS.get(home(path).split("/")[0], set())
-        top = name.split(".")[0]
+        room, top = home(path).split("/")[0], name.split(".")[0]
         if top in KERAS | TENSORFLOW:
-            assert top in allowed, f"{module_id(path)}:{line} imports {name}"
-
-
-def test_absl_flags_are_parsed_only_by_the_command_line() -> None:
-    for path, name, line in imports():
-        if name.startswith(("absl.flags", "absl.app")):
-            assert home(path).startswith("cli"), f"{module_id(path)}:{line} imports {name}"
-
-
-def loaded_after(code: str, *arguments: str) -> set[str]:
-    """The top-level modules that a fresh interpreter holds after running the code."""
-    report = "import json as j, sys as s; print('\\n' + j.dumps(sorted(s.modules)))"
-    done = subprocess.run(
-        [sys.executable, "-c", f"{code}\n{report}", *arguments],
-        check=False,
-        capture_output=True,
-        text=True,
-        cwd=PROJECT,
-    )
-    assert done.returncode == 0, done.stderr
-    return {name.split(".")[0] for name in json.loads(done.stdout.splitlines()[-1])}
-
-
-@pytest.mark.parametrize(
-    "module",
-    ["tfckpt", "tfckpt.stored", "tfckpt.policy", "tfckpt.planning", "tfckpt.cli.plan"],
-)
-def test_importing_the_light_half_does_not_import_tensorflow(module: str) -> None:
-    assert not loaded_after(f"import {module}") & (TENSORFLOW | KERAS)
-
-
-INSPECT = """
-import sys
-from tfckpt.cli.main import main
-sys.argv = ["tfckpt", "inspect", sys.argv[1]]
-try:
-    main()
-except SystemExit as exit:
-    assert not exit.code, exit.code
-"""
-
-
-def test_inspecting_a_checkpoint_does_not_import_tensorflow(tmp_path: Path) -> None:
-    import tensorflow as tf
-
-    prefix = tf.train.Checkpoint(step=tf.Variable(7)).save(str(tmp_path / "ckpt"))
-    assert not loaded_after(INSPECT, prefix) & (TENSORFLOW | KERAS)
+            allowed = top in HEAVY_ROOMS.get(room, set())
+        else:  # flags are parsed only by the command line
+            allowed = room == "cli" or not name.startswith(("absl.flags", "absl.app"))
+        assert allowed, f"{module_id(path)}:{line} imports {name}"
 
 
 # What a look at a checkpoint of tfckpt's has no use for: other rooms, other formats, whoever
@@ -210,27 +167,43 @@ from tfckpt.cli.main import main
 assert main() == 0
 print(json.dumps(sorted(set(sys.modules) - before)))
 """
+LIGHT = """
+import importlib, sys, tfckpt
+for module in ("stored", "policy", "planning", "cli.plan"):
+    importlib.import_module(f"tfckpt.{module}")
+assert not {"tensorflow", "keras", "tf_keras"} & {*sys.modules}
+print("callbacks" in dir(tfckpt))
+"""
 
 
-@pytest.mark.parametrize("command", SPARED_BY)
-def test_a_look_at_a_checkpoint_imports_no_more_than_it_uses(command: str, tmp_path: Path) -> None:
-    import tensorflow as tf
-
-    import tfckpt
-
-    prefix = tfckpt.Checkpoint(values=[tf.Variable(7), tf.Variable([1.0])]).save(tmp_path / "ckpt")
+def printed(code: str, *arguments: str) -> str:
+    """The last line that a fresh interpreter prints."""
     done = subprocess.run(
-        [sys.executable, "-c", IMPORTED, command, prefix],
+        [sys.executable, "-c", code, *arguments],
         check=False,
         capture_output=True,
         text=True,
         cwd=PROJECT,
     )
     assert done.returncode == 0, done.stderr
-    imported = json.loads(done.stdout.splitlines()[-1])
-    assert "tfckpt.stored.bundles.bundle" in imported
-    spared = tuple(f"{name}." for name in SPARED_BY[command])
-    assert not [name for name in imported if f"{name}.".startswith(spared)]
+    return done.stdout.splitlines()[-1]
+
+
+def test_the_light_half_does_not_import_tensorflow() -> None:
+    assert printed(LIGHT) == "True"
+
+
+def test_a_look_at_a_checkpoint_imports_no_more_than_it_uses(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    import tfckpt
+
+    prefix = tfckpt.Checkpoint(values=[tf.Variable(7), tf.Variable([1.0])]).save(tmp_path / "ckpt")
+    for command, spared in SPARED_BY.items():
+        imported = json.loads(printed(IMPORTED, command, prefix))
+        assert "tfckpt.stored.bundles.bundle" in imported
+        places = tuple(f"{name}." for name in spared)
+        assert not [name for name in imported if f"{name}.".startswith(places)]
 
 
 def test_public_names_are_listed_in_order_and_are_all_there() -> None:

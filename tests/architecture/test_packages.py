@@ -1,7 +1,9 @@
-"""What is installed, and what a source distribution holds: no file of the project is left out."""
+"""What is installed and distributed, and what a type checker makes of the public names."""
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,40 +12,63 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("setuptools", reason="it builds the packages")
 PROJECT = Path(__file__).resolve().parents[2]
 MADE = (".*", "__pycache__", "*.py[cod]", "*.egg-info", "build", "dist")
+PROGRAM = """
+import tfckpt
+
+tfckpt.Chekpoint
+tfckpt.callback
+tfckpt.restore("runs/digits", 3, include=["model/**"]).paths
+tfckpt.from_config("a.yaml", 3).callback()
+tfckpt.callbacks.resume(3, "runs/digits", save_best_only=True)
+tfckpt.callbacks.resume(3, "runs/digits")
+tfckpt.__version__
+"""
 
 
 def files(root: Path) -> set[str]:
     return {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
 
 
-@pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the project as it is published."""
-    copy = tmp_path_factory.mktemp("packages") / "project"
-    shutil.copytree(PROJECT, copy, ignore=shutil.ignore_patterns(*MADE))
-    return copy
-
-
-def build(project: Path, *command: str) -> None:
-    command = (sys.executable, "setup.py", "-q", *command)
-    subprocess.run(command, cwd=project, check=True, capture_output=True)
-
-
-def test_every_file_of_the_package_is_installed(project: Path, tmp_path: Path) -> None:
-    build(project, "build_py", "--build-lib", str(tmp_path))
-    assert files(tmp_path / "tfckpt") == files(project / "tfckpt")
-    assert "tfckpt/policy/schema.json" in files(tmp_path)
-
-
-def test_a_source_distribution_holds_every_file_of_the_project(
-    project: Path, tmp_path: Path
-) -> None:
+def test_no_file_is_left_out_of_what_is_installed_or_distributed(tmp_path: Path) -> None:
+    pytest.importorskip("setuptools", reason="it builds the packages")
+    project, lib, dist = (tmp_path / name for name in ("project", "lib", "dist"))
+    shutil.copytree(PROJECT, project, ignore=shutil.ignore_patterns(*MADE))
     wanted = files(project)
-    build(project, "sdist", "--dist-dir", str(tmp_path))
-    (sdist,) = tmp_path.iterdir()
+    commands = f"build_py --build-lib {lib} sdist --dist-dir {dist}".split()
+    command = [sys.executable, "setup.py", "-q", *commands]
+    subprocess.run(command, cwd=project, check=True, capture_output=True)
+    assert files(lib / "tfckpt") == files(project / "tfckpt")
+    assert "tfckpt/policy/schema.json" in files(lib)
+    (sdist,) = dist.iterdir()
     with tarfile.open(sdist) as archive:
         packed = {name.partition("/")[2] for name in archive.getnames()}
     assert wanted - packed == set()
+
+
+def test_a_misspelt_name_is_an_error_and_known_names_are_typed(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", str(program)],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=PROJECT,
+        env={**os.environ, "MYPYPATH": str(PROJECT)},
+    )
+    errors = re.findall(r"program\.py:(\d+): error: (.*)", done.stdout)
+    expected = {"4": "Checkpoint", "5": "callback", "6": "paths", "8": "save_best"}
+    assert [line for line, _ in errors] == [*expected], done.stdout + done.stderr
+    assert all(expected[line] in said for line, said in errors), errors
+
+
+def test_a_misspelt_name_is_told_what_was_meant() -> None:
+    import tfckpt
+
+    with pytest.raises(AttributeError, match=r"'Chekpoint'; did you mean 'Checkpoint'\?"):
+        tfckpt.Chekpoint  # noqa: B018
+    with pytest.raises(AttributeError, match=r"has no attribute 'zzz'$"):
+        tfckpt.zzz  # noqa: B018
+    assert not hasattr(tfckpt, "__wrapped__")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from types import FrameType
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -45,15 +45,12 @@ class Trace:
             function = code.co_filename, getattr(code, "co_qualname", code.co_name)
             self.entered[function] = self.entered.get(function, 0) + 1
 
-    @contextlib.contextmanager
-    def running(self) -> Iterator[None]:
+    def run(self, way: Callable[[], Any]) -> None:
         threading.setprofile(self)
         sys.setprofile(self)
-        try:
-            yield
-        finally:
-            sys.setprofile(None)
-            threading.setprofile(None)
+        way()
+        sys.setprofile(None)
+        threading.setprofile(None)
 
     def way(self) -> Way:
         files = {file for file, _ in self.entered}
@@ -99,8 +96,7 @@ def traced() -> dict[str, Trace]:
 
     def go(name: str, way: Callable[[], Any]) -> None:
         ways[name] = Trace()
-        with ways[name].running():
-            way()
+        ways[name].run(way)
 
     with tempfile.TemporaryDirectory() as alone:
         folder = f"{alone}/home/models/digits"  # a missing path is compared with what is near

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from zoo.forkserver import ForkServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,50 +50,15 @@ SCRIPT = textwrap.dedent(
     iterator = iter(examples(240))
     """
 )
-
-
-def wandb() -> ModuleType:
-    """What docs/saved.md calls of Weights & Biases, which is not installed."""
-    module = ModuleType("wandb")
-    module.init = lambda project: None
-    module.log = lambda data, step: dict(data) and int(step)
-    return module
-
-
-def mlflow() -> ModuleType:
-    """What docs/saved.md calls of MLflow, which is not installed."""
-    module = ModuleType("mlflow")
-    module.start_run = lambda: None
-    module.log_metrics = lambda metrics, step: dict(metrics) and int(step)
-    module.set_tag = lambda key, value: f"{key}: {value}"
-    return module
-
-
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory with everything that the pages name."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("RUN_DIR", "runs/new")
-    monkeypatch.setenv("PRETRAINED", "runs/flowers/checkpoints")
-    for variable in ("SOURCE", "ENCODER", "HEAD", "OLD_WORDS", "NEW_WORDS"):
-        monkeypatch.setenv(variable, f"zoo/{variable.lower()}")
-    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
-    for module in wandb(), mlflow():
-        monkeypatch.setitem(sys.modules, module.__name__, module)
-    shutil.copytree(PROJECT / "configs", "configs")
-    Path("train.py").write_text(SCRIPT, encoding="utf-8")
-    import tfckpt
-
-    names = script()
-    zoo_model = names.build_model(encoder="backbone", classes=1000)
-    tfckpt.Checkpoint(model=zoo_model).write("zoo/imagenet/ckpt-900")
-    config = {
-        "version": 1,
-        "manager": {"directory": "runs/flowers/checkpoints", "save": {"every_epochs": 1}},
-    }
-    run = tfckpt.from_config(config, model=names.model)
-    names.model.fit(names.train, epochs=2, verbose=0, callbacks=[run.callback(verbose=0)])
-    return tmp_path
+# What docs/saved.md calls of Weights & Biases and MLflow, which are not installed.
+TRACKERS = {
+    "wandb": {"init": lambda project: None, "log": lambda data, step: dict(data) and int(step)},
+    "mlflow": {
+        "start_run": lambda: None,
+        "log_metrics": lambda metrics, step: dict(metrics) and int(step),
+        "set_tag": lambda key, value: f"{key}: {value}",
+    },
+}
 
 
 def script() -> ModuleType:
@@ -100,6 +66,43 @@ def script() -> ModuleType:
     module = ModuleType("train")
     exec(compile(SCRIPT, "train.py", "exec"), vars(module))
     return module
+
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with everything that the pages name."""
+    import tfckpt
+
+    names, place = script(), tmp_path_factory.mktemp("pages") / "place"
+    shutil.copytree(PROJECT / "configs", place / "configs")
+    (place / "train.py").write_text(SCRIPT, encoding="utf-8")
+    zoo_model = names.build_model(encoder="backbone", classes=1000)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        tfckpt.Checkpoint(model=zoo_model).write("zoo/imagenet/ckpt-900")
+        manager = {"directory": "runs/flowers/checkpoints", "save": {"every_epochs": 1}}
+        run = tfckpt.from_config({"version": 1, "manager": manager}, model=names.model)
+        names.model.fit(names.train, epochs=2, verbose=0, callbacks=[run.callback(verbose=0)])
+    return place
+
+
+@pytest.fixture
+def place(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it, which is the working directory."""
+    monkeypatch.chdir(shutil.copytree(prepared, tmp_path / "place"))
+    monkeypatch.setenv("PRETRAINED", "runs/flowers/checkpoints")
+    for variable in ("SOURCE", "ENCODER", "HEAD", "OLD_WORDS", "NEW_WORDS"):
+        monkeypatch.setenv(variable, f"zoo/{variable.lower()}")
+    for name, calls in TRACKERS.items():
+        module = ModuleType(name)
+        vars(module).update(calls)
+        monkeypatch.setitem(sys.modules, name, module)
+    return tmp_path / "place"
+
+
+@pytest.fixture
+def fresh() -> Callable[[], dict[str, Any]]:
+    return lambda: vars(script())
 
 
 @pytest.fixture
@@ -119,9 +122,13 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         object_store.cache_clear()
 
 
-@pytest.fixture
-def fresh() -> Callable[[], dict[str, Any]]:
-    return lambda: vars(script())
+@pytest.fixture(scope="session")
+def server() -> Iterator[ForkServer]:
+    """Both flavors of Keras are imported where programs are run."""
+    if not hasattr(os, "fork"):
+        pytest.skip("no fork on this system")
+    with ForkServer(preload=("tensorflow", "keras", "tf_keras", "tfckpt")) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -14,9 +14,10 @@ from tfckpt.errors import PolicyError
 from tfckpt.policy import Policy
 
 PROJECT = Path(__file__).resolve().parents[2]
-DOCS = PROJECT / "docs"
 SCHEMA = json.loads((PROJECT / "tfckpt" / "policy" / "schema.json").read_text(encoding="utf-8"))
-PAGE, ADAPT = ((DOCS / name).read_text(encoding="utf-8") for name in ("policy.md", "adapt.md"))
+PAGE, ADAPT = (
+    (PROJECT / "docs" / name).read_text(encoding="utf-8") for name in ("policy.md", "adapt.md")
+)
 HEADINGS = {
     "Config": "The file",
     "Manager": "manager",
@@ -31,19 +32,8 @@ HEADINGS = {
     "OptimizerRules": "optimizer",
     "InputSpec": "build",
 }
-ADAPTATIONS = (
-    "Cast",
-    "Transpose",
-    "Reshape",
-    "Slice",
-    "Pad",
-    "Tile",
-    "Resize",
-    "Vocabulary",
-    "Split",
-    "Concat",
-    "Function",
-)
+UNION = SCHEMA["$defs"]["Policy"]["properties"]["adapt"]["items"]["oneOf"]
+ADAPTATIONS = [kind["$ref"].rpartition("/")[2] for kind in UNION]
 
 
 def table(title: str, page: str = PAGE) -> list[list[str]]:
@@ -51,11 +41,6 @@ def table(title: str, page: str = PAGE) -> list[list[str]]:
     (section,) = re.findall(rf"^#+ {title}\n(.*?)(?=^#|\Z)", page, re.MULTILINE | re.DOTALL)
     rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("|")]
     return rows[2:]
-
-
-def model_of(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = SCHEMA if name == "Config" else SCHEMA["$defs"][name]
-    return found
 
 
 def values(key: dict[str, Any]) -> str:
@@ -88,32 +73,24 @@ def default(name: str, key: dict[str, Any], required: bool) -> str:
     return f"`{value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}`"
 
 
-def keys_of(name: str) -> list[list[str]]:
-    model = model_of(name)
-    return [
+@pytest.mark.parametrize("name", [*HEADINGS, *ADAPTATIONS])
+def test_every_key_stands_in_its_table(name: str) -> None:
+    model = SCHEMA if name == "Config" else SCHEMA["$defs"][name]
+    expected = [
         [f"`{word}`", values(key), default(word, key, word in model.get("required", ()))]
         for word, key in model["properties"].items()
+        if not (word == "how" and name in ADAPTATIONS)
     ]
-
-
-@pytest.mark.parametrize("name", HEADINGS)
-def test_every_key_stands_in_its_table(name: str) -> None:
-    assert [row[:3] for row in table(HEADINGS[name])] == keys_of(name)
-
-
-@pytest.mark.parametrize("name", ADAPTATIONS)
-def test_every_key_of_an_adaptation_stands_below_its_kind(name: str) -> None:
-    expected = [key for key in keys_of(name) if key[0] != "`how`"]
-    assert [row[:3] for row in table(name.lower(), ADAPT)] == expected
-
-
-def test_no_adaptation_is_left_out() -> None:
-    union = model_of("Policy")["properties"]["adapt"]["items"]["oneOf"]
-    assert {kind["$ref"].rpartition("/")[2] for kind in union} == set(ADAPTATIONS)
+    rows = table(HEADINGS[name]) if name in HEADINGS else table(name.lower(), ADAPT)
+    assert [row[:3] for row in rows] == expected
 
 
 def test_each_preset_means_what_the_page_says() -> None:
-    for preset, partial, missing, unexpected in table("Presets"):
+    (presets, *_) = SCHEMA["$defs"]["Policy"]["properties"]["assert"]["anyOf"]
+    words = ["–", *(f"`{word}`" for word in presets["enum"])]
+    shown = table("Presets")
+    assert {(row[0], row[1]) for row in shown} == {*itertools.product(words, ("`false`", "`true`"))}
+    for preset, partial, missing, unexpected in shown:
         given: dict[str, Any] = {} if preset == "–" else {"assert_": preset.strip("`")}
         if partial == "`true`":
             given["expect_partial"] = True
@@ -123,12 +100,3 @@ def test_each_preset_means_what_the_page_says() -> None:
         else:
             policy = Policy(**given)
             assert (f"`{policy.on_missing}`", f"`{policy.on_unexpected}`") == (missing, unexpected)
-
-
-def test_no_preset_is_left_out() -> None:
-    words = [
-        "–",
-        *(f"`{w}`" for w in model_of("Policy")["properties"]["assert"]["anyOf"][0]["enum"]),
-    ]
-    shown = {(row[0], row[1]) for row in table("Presets")}
-    assert shown == set(itertools.product(words, ("`false`", "`true`")))

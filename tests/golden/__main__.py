@@ -1,4 +1,4 @@
-"""``python -m golden names``, ``corpus``, ``commands`` or ``plans`` writes these; without, all."""
+"""``python -m golden names``, ``corpus`` or ``commands`` writes these; without, all."""
 
 from __future__ import annotations
 
@@ -10,23 +10,17 @@ import pytest
 
 from golden.files import WRITES
 
-TESTS = Path(__file__).resolve().parents[1]
+HERE = Path(__file__).resolve().parent
 MODULES = {
-    "names": ["golden/test_zoo.py"],
-    "corpus": ["golden/test_corpus.py"],
-    "commands": ["golden/test_commands.py"],
-    "plans": ["golden/test_zoo.py", "golden/test_plans.py", "docs/test_gallery.py"],
+    "names": ["test_zoo.py"],
+    "corpus": ["test_corpus.py"],
+    "commands": ["test_commands.py"],
 }
 
-
-def main(kinds: list[str]) -> int:
+if __name__ == "__main__":
+    kinds = sys.argv[1:] or [*MODULES]
     if unknown := {*kinds} - MODULES.keys():
         sys.exit(f"{', '.join(sorted(unknown))}: expected {', '.join(MODULES)}")
-    kinds = kinds or [*MODULES]
     os.environ[WRITES] = " ".join(kinds)
-    modules = dict.fromkeys(str(TESTS / file) for kind in kinds for file in MODULES[kind])
-    return pytest.main(["-q", "-p", "no:cacheprovider", *modules])
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    modules = dict.fromkeys(str(HERE / file) for kind in kinds for file in MODULES[kind])
+    sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", *modules]))

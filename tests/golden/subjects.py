@@ -95,7 +95,7 @@ def _model(name: str) -> Callable[[Any], dict[str, Any]]:
 
 def _optimizer(name: str) -> Callable[[Any], dict[str, Any]]:
     """With one layer, but those that tell several apart."""
-    layers = (None, "head") if name in ("multi", "adam", "legacy_adam", "muon") else ("head",)
+    layers = (None, "head") if name in TOLD_APART else ("head",)
 
     def made(k: Any) -> dict[str, Any]:
         return {"model": compiled(attached.chain(k, *layers), optimizers.OPTIMIZERS[name](k))}
@@ -108,6 +108,7 @@ def _flavours(name: str, pairs: list[tuple[str, str]]) -> tuple[str, ...]:
 
 
 BOTH = tuple(KERASES)
+TOLD_APART = ("multi", "adam", "legacy_adam", "muon")  # in Keras's files, by their numbers
 FILES = (".weights.h5", ".keras", ".h5")
 MORE = (
     *("sequential", "functional", "subclassed", "functional_in_functional", "normalized"),
@@ -130,7 +131,10 @@ SUBJECTS: dict[str, Subject] = {
     },
     **{
         f"optimizer_{name}": Subject(
-            _optimizer(name), _flavours(name, optimizers.IN_FLAVOUR), FILES, name == "adam"
+            _optimizer(name),
+            _flavours(name, optimizers.IN_FLAVOUR),
+            FILES if name in TOLD_APART else (),
+            name == "adam",
         )
         for name in optimizers.OPTIMIZERS
         if name not in ALIKE

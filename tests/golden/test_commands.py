@@ -1,25 +1,29 @@
-"""What each command prints, where, and its exit status: in a pipe, at a terminal, and as JSON."""
+"""What each command prints, where, and its exit status: in a pipe, at a terminal, and as JSON.
+
+Beside the text, what holds of every command: no output moves a cursor, a mistake points
+to the help, a document is as its published schema.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import io
+import json
 import re
 import shlex
 import shutil
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from zoo.command_line import Ended, check_document, no_json, run
+from zoo.places import NOW, built
 
-from golden.command_lines import COMMANDS, CONFIGS, SCRIPT
+from golden.command_lines import COMMANDS
 from golden.files import check, check_folder
+from tfckpt.cli.parser import parsers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-NOW = 1_700_000_000.0
 # What another machine, another version or another minute prints.
 VERSIONS = "tensorflow|keras|tf_keras|tfckpt"
 FACTS = "Python|others|file system|free space"
@@ -30,86 +34,51 @@ VARY = (
     (re.compile(r"\.[0-9a-f]{8}\.tmp"), ".<random>.tmp"),
     (re.compile(rf"^({VERSIONS}|{FACTS})(  +| \d).*", re.MULTILINE), r"\1 …"),
 )
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
+HELP = [f"{name} --help" for name in parsers()[1]]
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A working directory with runs, checkpoints of others, damage, configs and a script."""
-    import tensorflow as tf
-    import tf_keras  # noqa: F401 - a record names every package of the process
-
-    import tfckpt
-
-    with pytest.MonkeyPatch.context() as patch:
-        root = tmp_path_factory.mktemp("place")
-        patch.chdir(root)
-        patch.syspath_prepend(root)
-        patch.setattr("time.time", lambda: NOW)
-        for name, text in (*CONFIGS.items(), ("train_golden.py", SCRIPT)):
-            Path(name).write_text(text, encoding="utf-8")
-        import train_golden
-
-        model = train_golden.build()
-        checkpoint = tfckpt.Checkpoint(model=model)
-        # Other tests of the process may have made generators.
-        keep = tfckpt.CheckpointManager(checkpoint, "run", None, random_generators=False)
-        for number, loss in ((1, 0.5), (2, 0.25), (3, 0.75)):
-            model.layers[0].bias.assign([float(number)] * 3)
-            metadata = {"note": "first"} if number == 1 else {}
-            keep.save(step=number * 1000, epoch=number, metrics={"loss": loss}, metadata=metadata)
-        tf.train.Checkpoint(model=model).save("theirs/ckpt")
-        values = {"w": tf.Variable([[1.0, 2.0]]), "a\x1b[31m": tf.Variable([float("nan"), 1.0])}
-        tfckpt.Checkpoint(model=tf.train.Checkpoint(**values)).write("odd/one")
-        for directory, numbers in (("damaged", (1, 2)), ("bad", (1, 2))):
-            small = tfckpt.Checkpoint(model=tf.train.Checkpoint(w=tf.Variable([[1.0, 2.0]])))
-            for number in numbers:
-                small.write(f"{directory}/ckpt-{number}")
-        for file in ("damaged/ckpt-2.data-00000-of-00001", "bad/ckpt-2.data-00000-of-00001"):
-            data = bytearray(Path(file).read_bytes())
-            data[-1] ^= 1
-            Path(file).write_bytes(bytes(data))
-        Path("damaged/ckpt-1.index").write_bytes(b"\0" * 100)
-        Path("empty").mkdir()
+    with built(tmp_path_factory.mktemp("place")) as root:
         yield root
-    sys.modules.pop("train_golden", None)
-
-
-@pytest.fixture
-def place(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of it for each test."""
-    copied = shutil.copytree(made, tmp_path / "place")
-    monkeypatch.chdir(copied)
-    monkeypatch.setattr("time.time", lambda: NOW + 3700)
-    return copied
 
 
 @pytest.mark.parametrize("verb", COMMANDS)
 def test_a_command_prints_what_it_did(
-    verb: str, place: Path, monkeypatch: pytest.MonkeyPatch
+    verb: str, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tfckpt.cli.main import main
-
+    place = shutil.copytree(made, tmp_path / "place")
+    monkeypatch.chdir(place)
+    monkeypatch.setattr("time.time", lambda: NOW + 3700)
     for name, value in (("COLUMNS", "80"), ("TERM", "xterm"), ("COLORTERM", "")):
         monkeypatch.setenv(name, value)
     lines = []
-    for line in COMMANDS[verb].strip().splitlines():
-        words = shlex.split(line.removeprefix("@ "))
-        out, err = Terminal() if line.startswith("@ ") else io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            status = main(["tfckpt", *words])
-        lines += [f"$ {line}", *shown(out, place)]
-        lines += [f"! {text}" for text in shown(err, place)]
-        lines += [f"= {status}", ""]
+    for line in [*COMMANDS[verb][1:].splitlines(), *(HELP if verb == "main" else ())]:
+        words, terminal = shlex.split(line.removeprefix("@ ")), line.startswith("@ ")
+        ended = run(*words, terminal=terminal)
+        check_what_always_holds(words, ended, terminal)
+        lines += [f"$ {line.encode('unicode_escape').decode()}", *shown(ended.out, place)]
+        lines += [f"! {text}" for text in shown(ended.err, place)]
+        lines += [f"= {ended.status}", ""]
     check(f"commands/{verb}", lines)
 
 
-def shown(stream: io.StringIO, place: Path) -> list[str]:
-    text = stream.getvalue().replace(str(place), "<place>").replace("\x1b", "␛")
+def check_what_always_holds(words: list[str], ended: Ended, terminal: bool) -> None:
+    text = re.sub(r"\x1b\[[0-9;]*m", "", ended.out) if terminal else ended.out
+    assert not {"\x1b", "\u202e"} & {*text, *ended.err}, words
+    assert "Traceback" not in ended.err, words
+    if ended.status == 2 and words[:1] not in (["prove"], ["replay"]):  # of these, also "unknown"
+        assert not ended.out, words
+        assert re.search(r"^try: tfckpt .*--help$", ended.err, re.MULTILINE), words
+    if {"--help", "-h"} & {*words}:
+        assert max(map(len, text.splitlines())) <= 80
+        assert "examples:" in text
+    if "--json" in words and ended.out:
+        check_document(words, json.loads(ended.out, parse_constant=no_json))
+
+
+def shown(text: str, place: Path) -> list[str]:
+    text = text.replace(str(place), "<place>").replace("\x1b", "␛")
     for pattern, same in VARY:
         text = pattern.sub(same, text)
     return text.splitlines()

@@ -14,12 +14,8 @@ from golden.lines import described, ordered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
-
-@pytest.fixture(autouse=True)
-def _needs(corpus: Path) -> None:
-    """Skips, saying so, where the corpus is absent."""
+pytestmark = pytest.mark.usefixtures("corpus")
 
 
 @pytest.mark.parametrize("name", ITEMS)

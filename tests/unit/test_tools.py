@@ -1,4 +1,4 @@
-"""What the commands do, called from Python: values, errors, and that TensorFlow is not needed."""
+"""What the commands do, called from Python: values, statistics, differences, errors."""
 
 from __future__ import annotations
 
@@ -6,21 +6,28 @@ import pickle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 import tensorflow as tf
-from zoo.command_line import run
+from zoo.command_line import document, run
 
 import tfckpt
+from tfckpt.tools.statistics import BINS, Distance, difference, statistics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+RANDOM = np.random.default_rng(6)
+ONE, OTHER = RANDOM.normal(size=(2, 6, 4)).astype("float32")
+ZEROS = np.zeros(4, "float32")
 
 
 def build(keras: Any) -> Any:
     model = keras.Sequential([keras.layers.Dense(3, name="hidden"), keras.layers.Dense(2)])
     model.build((None, 4))
     model.compile("adam", "mse")
+    model.optimizer.build(model.trainable_variables)
     return model
 
 
@@ -37,81 +44,171 @@ def runs(flavour: Any, tmp_path: Path) -> Path:
     return tmp_path / "runs"
 
 
-def test_inspect_gives_values_record_and_statistics(runs: Path) -> None:
+def test_inspect_diff_rewrite_and_convert(runs: Path, flavour: Any) -> None:
     found = tfckpt.inspect(runs, values=True)
     assert found.path == str(runs / "ckpt-3")
     assert [one.number for one in found.candidates] == [3, 2, 1]
-    assert found.record is not None
     assert (found.record.step, found.record.metrics["loss"]) == (20, 0.75)
-    kernel = found.inventory.entries["model/hidden/kernel"]
-    assert (kernel.dtype, kernel.shape, kernel.nbytes) == ("float32", (4, 3), 48)
-    stored = tf.train.load_checkpoint(found.path).get_tensor(kernel.key)
-    assert found.statistics is not None
-    statistics = found.statistics["model/hidden/kernel"]
-    assert np.isclose(statistics.mean, stored.mean())  # type: ignore[union-attr]
-    assert statistics.greatest == stored.max()  # type: ignore[union-attr]
-    assert tfckpt.inspect(runs).statistics is None
+    entry = found.inventory.entries["model/hidden/kernel"]
+    assert (entry.dtype, entry.shape, entry.nbytes) == ("float32", (4, 3), 48)
+    kernel = tf.train.load_checkpoint(found.path).get_tensor(entry.key)
+    numbers = found.statistics["model/hidden/kernel"]
+    assert np.isclose(numbers.mean, kernel.mean())
     assert pickle.loads(pickle.dumps(found)).to_json() == found.to_json()
     assert len(repr(found)) < 1000
 
-
-def test_diff_compares_checkpoints_or_live_objects(runs: Path, flavour: Any) -> None:
-    found = tfckpt.diff(runs / "ckpt-1", runs / "ckpt-3", values=True)
-    assert not found.same
-    changed = {one.entry.name for one in found.differences}
-    assert changed == {"model/hidden/bias", "save_counter"}
-    assert found.distances is not None
-    distance = found.distances["model/hidden/bias", "model/hidden/bias"]
+    changed = tfckpt.diff(runs / "ckpt-1", runs / "ckpt-3", values=True)
+    assert {one.entry.name for one in changed.differences} == {"model/hidden/bias", "save_counter"}
+    distance = changed.distances["model/hidden/bias", "model/hidden/bias"]
     assert (distance.count, distance.largest, distance.relative) == (3, 2.0, 1.0)
     model = build(flavour)
     path = tfckpt.Checkpoint(model=model).write(runs / "other")
     assert tfckpt.diff(path, model, values=True).same
     model.layers[1].kernel.assign_add(tf.ones((3, 2)) / 2)
-    found = tfckpt.diff(path, {"model": model}, values=True)
-    (only,) = found.differences
+    (only,) = (live := tfckpt.diff(path, {"model": model}, values=True)).differences
     assert only.kind.value == "value"
-    assert np.isclose(found.distances[only.a.name, only.b.name].largest, 0.5)  # type: ignore[index,union-attr]
+    assert np.isclose(live.distances[only.a.name, only.b.name].largest, 0.5)
     assert tfckpt.diff(path, model).not_compared > 0  # without `values`, no content is compared
 
-
-def test_rewrite_and_convert_write_what_plain_readers_find(runs: Path, flavour: Any) -> None:
-    source = runs / "ckpt-1"
-    kernel = tf.train.load_checkpoint(str(source)).get_tensor(
-        tfckpt.inspect(source).inventory.entries["model/hidden/kernel"].key
-    )
-    rename = [{"checkpoint": "model/hidden/**", "model": "model/body/**"}]
-    half = tfckpt.rewrite(
-        source,
-        runs / "half",
-        rename=rename,
-        drop_optimizer=True,
-        cast={"": "float16", "model/hidden/bias": "float64"},
-    )
+    source, rename = runs / "ckpt-1", [{"checkpoint": "model/hidden/**", "model": "model/body/**"}]
+    cast = {"": "float16", "model/hidden/bias": "float64"}
+    half = tfckpt.rewrite(source, runs / "half", rename=rename, cast=cast)
     assert half == str(runs / "half")
     entries = tfckpt.inspect(half).inventory.entries
+    expected = {"model/body/bias": "float64", "optimizer/learning_rate": "float32"}
+    expected |= {"optimizer/iterations": "int64", "optimizer/momentum/body/kernel": "float16"}
+    assert {name: entries[name].dtype for name in expected} == expected
+    written = tf.train.load_checkpoint(half).get_tensor(entries["model/body/kernel"].key)
+    np.testing.assert_array_equal(written, kernel.astype("float16"))
+    mean = tfckpt.rewrite(source, runs / "mean", average=[runs / "ckpt-2", runs / "ckpt-3"])
+    bias = tfckpt.inspect(mean, values=True).statistics["model/hidden/bias"]
+    assert (bias.least, bias.greatest) == (1.0, 1.0)  # of 0, 1 and 2
+    entries = tfckpt.inspect(mean).inventory.entries
     assert not any(name.startswith("optimizer/") for name in entries)
-    assert entries["model/body/bias"].dtype == "float64"
-    found = tf.train.load_checkpoint(half).get_tensor(entries["model/body/kernel"].key)
-    np.testing.assert_array_equal(found, kernel.astype("float16"))
-    mean = tfckpt.rewrite(source, runs / "mean", average=[runs / "ckpt-3"])
-    bias = tfckpt.inspect(mean, values=True).statistics["model/hidden/bias"]  # type: ignore[index]
-    assert (bias.least, bias.greatest) == (1.0, 1.0)  # type: ignore[union-attr]
     arrays = np.load(tfckpt.convert(source, runs / "w.npz", include=["model/**"]))
     np.testing.assert_array_equal(arrays["model/hidden/kernel"], kernel)
-    weights = tfckpt.convert(source, runs / "w.weights.h5", build(flavour))
     other = build(flavour)
-    other.load_weights(weights)
+    other.load_weights(tfckpt.convert(source, runs / "w.weights.h5", build(flavour)))
     np.testing.assert_array_equal(other.get_weights()[0], kernel)
 
-
-def test_a_refused_plan_writes_nothing(runs: Path) -> None:
     before = sorted(runs.iterdir())
-    with pytest.raises(tfckpt.RefusedError, match="'model/hiden/") as refused:
-        tfckpt.rewrite(runs / "ckpt-1", runs / "new", include=["model/hiden/**"])
-    assert not refused.value.plan.ok
-    with pytest.raises(tfckpt.RefusedError):
-        tfckpt.convert(runs / "ckpt-1", runs / "new.npz", include=["model/hiden/**"])
+    for call, name in ((tfckpt.rewrite, "new"), (tfckpt.convert, "new.npz")):
+        with pytest.raises(tfckpt.RefusedError, match="'model/hiden/") as refused:
+            call(source, runs / name, include=["model/hiden/**"])
+        assert not refused.value.plan.ok
     assert sorted(runs.iterdir()) == before
+
+
+# --- statistics and differences
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(12, dtype="float32").reshape(3, 4) + 2,
+        RANDOM.normal(size=2_500_000).astype("float32"),
+        np.arange(256, dtype="uint8"),
+        np.array([np.nan, np.inf, -np.inf, 1.0]),
+        np.array([1.0, 3.0], ml_dtypes.bfloat16),
+        np.array([0.5, 448], ml_dtypes.float8_e4m3fn),
+        np.array([True, False]),
+        np.array([1e16, 1e16 + 2, 1e16 + 4]),
+        np.array([2**60, 2**60 + 1]),
+        np.array([2**64 - 1, 2**64 - 2], "uint64"),
+    ],
+    ids=lambda array: f"{array.dtype} {array.size}",
+)
+def test_statistics_are_those_of_numpy(array: Any) -> None:
+    found: Any = statistics(array)
+    numbers = array.astype("float64") if array.dtype.kind in "fV" else array.astype(object)
+    finite = np.array([one + 0 for one in numbers.ravel().tolist() if abs(one) < np.inf])
+    assert (found.count, found.nonfinite) == (array.size, array.size - finite.size)
+    assert found.zeros == np.count_nonzero(finite == 0)
+    assert (found.least, found.greatest) == (finite.min(), finite.max())
+    assert found.mean == pytest.approx(finite.astype("float64").mean())
+    assert found.std == pytest.approx((finite - finite.min()).astype("float64").std(), abs=1e-9)
+    assert sum(found.histogram) == finite.size
+    if array.size > 100:
+        assert found.histogram == tuple(np.histogram(finite.astype("float64"), BINS)[0])
+
+
+def test_what_has_no_numbers_has_no_statistics() -> None:
+    for array in (np.full(3, np.nan), np.zeros((0, 3))):
+        found: Any = statistics(array)
+        assert (found.least, found.mean, found.std, found.histogram) == (None, None, None, ())
+    assert statistics(np.array([b"a"], object)) is None
+    for array in (np.array([5e-324, 1e-323]), np.array([1.7e308, -1.7e308]), np.array([3 + 4j])):
+        found = statistics(array)
+        assert sum(found.histogram) == array.size
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        ([2**60], [2**60 + 1], 1.0),
+        ([-(2**63)], [2**63 - 1], float(2**64)),
+        (np.array([2**64 - 1], np.uint64), np.array([2**64 - 2], np.uint64), 1.0),
+        (np.array([127], np.int8), np.array([-128], np.int8), 255.0),
+        ([True], [False], 1.0),
+        ([5e-324], [1e-323], 5e-324),
+    ],
+)
+def test_how_far_apart_integers_are_is_exact(a: Any, b: Any, expected: float) -> None:
+    found = difference(np.array(a), np.array(b))
+    assert (found.count, found.largest) == (1, expected)
+    assert difference(np.array([np.nan]), np.array([np.nan])) == Distance(0, 0.0, 0.0)
+
+
+def written(path: Path, **values: Any) -> str:
+    """A checkpoint of plain TensorFlow's with values at paths of `__`."""
+    tree = tf.train.Checkpoint()
+    for name, value in values.items():
+        at, (*parents, last) = tree, name.split("__")
+        for part in parents:
+            setattr(at, part, getattr(at, part, tf.train.Checkpoint()))
+            at = getattr(at, part)
+        setattr(at, last, tf.Variable(value))
+    return str(tree.write(str(path)))
+
+
+def test_each_kind_of_difference(tmp_path: Path) -> None:
+    changed = ONE.copy()
+    changed[2, 1] += 0.25
+    same = {"m__k": OTHER, **{f"v{n}": np.arange(9.0) for n in range(3)}}
+    a = {"m__w": ONE, "m__old": [1.0, 2.0], "m__s": np.ones(3), "m__t": np.float32(1)}
+    a |= {"m__n": [np.nan, 1.0], "m__enc__w": OTHER[:3], "m__enc__b": ZEROS, **same}
+    b = {"m__w": changed, "m__new": [4.0, 5.0, 6.0], "m__s": np.ones(4), "m__t": np.float64(1)}
+    b |= {"m__n": [np.nan, np.inf], "m__dec__w": OTHER[:3], "m__dec__b": ZEROS, **same}
+    paths = written(tmp_path / "a", **a), written(tmp_path / "b", **b)
+    found = document("diff", *paths, "--values", status=1)
+    by_names = {
+        (one["kind"], *(one[side] and one[side]["name"] for side in "ab")): one
+        for one in found["differences"]
+    }
+    assert by_names.keys() == {
+        ("only_a", "m/old", None),
+        ("only_b", None, "m/new"),
+        ("shape", "m/s", "m/s"),
+        ("dtype", "m/t", "m/t"),
+        ("value", "m/w", "m/w"),
+        ("value", "m/n", "m/n"),
+        ("moved", "m/enc/w", "m/dec/w"),
+        ("only_a", "m/enc/b", None),  # zeros are everywhere
+        ("only_b", None, "m/dec/b"),
+    }
+    assert found["equal"] == 4
+    w, n = (by_names["value", name, name] for name in ("m/w", "m/n"))
+    scale = max(np.abs(ONE).max(), np.abs(changed).max())
+    assert [w["differing"], w["largest"], w["relative"]] == pytest.approx(
+        [1, 0.25, 0.25 / scale], rel=1e-5
+    )
+    assert (n["differing"], n["largest"], n["relative"]) == (1, None, None)
+    text = " ".join(run("diff", *paths).out.split())
+    assert "only in a" in text
+    assert "float64 (3) → float64 (4)" in text
+
+
+# --- what is refused
 
 
 @pytest.mark.parametrize(
@@ -146,35 +243,31 @@ def test_a_wrong_argument_is_named(call: Callable[[str], Any], says: str, tmp_pa
     assert sorted(tmp_path.iterdir()) == before
 
 
-@pytest.mark.parametrize("name", ["", "absent", "absent/ckpt-1", "file", "empty", "ckpt-1.index"])
-def test_a_wrong_path_is_the_same_error_as_of_the_command(name: str, tmp_path: Path) -> None:
+def test_a_wrong_path_is_the_same_error_as_of_the_command(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("some text")
     (tmp_path / "empty").mkdir()
     tf.train.Checkpoint(a=tf.Variable(1.0)).save(str(tmp_path / "ckpt"))
-    path = f"{tmp_path}/{name}" if name else f"{tmp_path}/ckpt-2"
-    calls = {
+    calls: dict[str, Callable[..., Any]] = {
         "inspect": tfckpt.inspect,
         "verify": tfckpt.verify,
         "list": tfckpt.list_checkpoints,
-        "diff": lambda path: tfckpt.diff(path, path),
-        "rewrite": lambda path: tfckpt.rewrite(path, f"{path}-new"),
-        "convert": lambda path: tfckpt.convert(path, f"{path}.npz"),
+        "diff": tfckpt.diff,
+        "rewrite": tfckpt.rewrite,
+        "convert": tfckpt.convert,
     }
-    targets = {
-        "diff": [path],
-        "rewrite": [f"{path}-new"],
-        "convert": [f"{path}.npz"],
-    }
-    for command, call in calls.items():
-        ended = run(command, path, *targets.get(command, ()))
-        if command == "verify" and ended.status == 1 and not ended.err:
-            (verdict,) = call(path)  # a damaged file is a verdict
-            assert not verdict.ok
-            continue
-        with pytest.raises(tfckpt.CheckpointError) as error:
-            call(path)
-        assert ended.status == 1
-        assert ended.err == f"tfckpt: {error.value}\n"
+    for name in ("ckpt-2", "absent", "absent/ckpt-1", "file", "empty", "ckpt-1.index"):
+        path = f"{tmp_path}/{name}"
+        more = {"diff": [path], "rewrite": [f"{path}-new"], "convert": [f"{path}.npz"]}
+        for command, call in calls.items():
+            arguments = [path, *more.get(command, ())]
+            ended = run(command, *arguments)
+            assert ended.status == 1
+            if command == "verify" and not ended.err:
+                assert not call(path)[0].ok  # a damaged file is a verdict
+                continue
+            with pytest.raises(tfckpt.CheckpointError) as error:
+                call(*arguments)
+            assert ended.err == f"tfckpt: {error.value}\n"
 
 
 def test_none_and_other_things_are_no_path(tmp_path: Path) -> None:
@@ -182,7 +275,7 @@ def test_none_and_other_things_are_no_path(tmp_path: Path) -> None:
         with pytest.raises(FileNotFoundError, match=r"latest_checkpoint returns None"):
             call(tf.train.latest_checkpoint(str(tmp_path)))
         with pytest.raises(TypeError):
-            call(3)  # type: ignore[arg-type]
+            call(3)
     path = tf.train.Checkpoint(a=tf.Variable(1.0)).save(str(tmp_path / "ckpt"))
     with pytest.raises(tfckpt.UntrackedError):
         tfckpt.diff(path, 3)

@@ -51,18 +51,22 @@ def elsewhere(arguments: Sequence[str], directory: str, environment: Mapping[str
 
 
 def document(*arguments: object, status: int = 0) -> Any:
-    """What a command prints with --json, which has the keys of its schema and no others."""
+    """What a command prints with --json."""
     ended = run(*arguments, "--json")
     assert ended.status == status, ended
-    found = json.loads(ended.out, parse_constant=_no_json)
-    name = "-".join(str(word) for word in arguments[: 2 if arguments[0] == "policy" else 1])
+    return check_document(arguments, json.loads(ended.out, parse_constant=no_json))
+
+
+def check_document(arguments: Sequence[object], found: Any) -> Any:
+    """A document has the keys of its schema and no others."""
+    name = "-".join(map(str, arguments[: 2 if arguments[0] == "policy" else 1]))
     schema = json.loads((SCHEMAS / f"{name}.json").read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.validate(found, _closed(schema), jsonschema.Draft202012Validator)
     return found
 
 
-def _no_json(constant: str) -> None:
+def no_json(constant: str) -> None:
     raise AssertionError(f"{constant} is not JSON")
 
 

@@ -1,0 +1,156 @@
+"""`tfckpt report`: what its pages say, into which file, and what a browser never does."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from zoo.command_line import run
+from zoo.html_page import ParsedPage
+from zoo.places import built
+from zoo.report_documents import HOSTILE, saved
+
+import tfckpt
+from tfckpt.pages.run_page import run_page
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with built(tmp_path_factory.mktemp("place")) as root:
+        yield root
+
+
+@pytest.fixture
+def place(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(shutil.copytree(made, tmp_path / "place"))
+    return tmp_path / "place"
+
+
+MODEL = "--model train_golden:wider"
+
+
+@pytest.mark.parametrize(
+    ("command", "cells"),
+    [
+        (
+            "run --keep latest=1 --keep pin=1",
+            [
+                *(("ckpt-1", "step", "1,000"), ("ckpt-1", "notes", "kept: pinned")),
+                *(("ckpt-3", "state", "goes next"), ("ckpt-2", "loss", "0.25")),
+            ],
+        ),
+        ("run/ckpt-1 --values", [("model/one/bias", "max", "1")]),
+        (
+            "run/ckpt-1 run/ckpt-3 --values",  # the bias is 1, then 3
+            [
+                *(("model/one/bias", "largest", "2"), ("model/one/bias", "difference", "value")),
+                ("model/one/bias", "elements that differ", "3"),
+            ],
+        ),
+        ("bad/ckpt-1 run/ckpt-3", [("model/w", "difference", "only a")]),
+        (f"run/ckpt-1 {MODEL}", [("model/one/kernel", "status", "MISMATCH")]),
+        (f"bad/ckpt-1 {MODEL}", [("model/w", "status", "UNEXPECTED")]),
+    ],
+)
+@pytest.mark.usefixtures("place")
+def test_a_run_a_checkpoint_a_difference_and_a_plan_are_pages(
+    command: str, cells: list[tuple[str, str, str]]
+) -> None:
+    ended = run("report", *command.split(), "--html", "page.html")
+    assert ended.status == 0, ended
+    page = ParsedPage(Path("page.html").read_text(encoding="utf-8"))
+    assert [(name, head, page.cell(name, head)) for name, head, _ in cells] == cells
+
+
+@pytest.mark.usefixtures("place")
+def test_a_page_asks_for_nothing_and_is_opened_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    assert run("report", "run", "--html", "page.html").status == 0
+    assert not opened
+    assert run("report", "run", "--html", "page.html", "--force", "--open").status == 0
+    assert opened == [Path("page.html").resolve().as_uri()]
+    page = ParsedPage(Path("page.html").read_text(encoding="utf-8"))
+    assert [*page.rows] == ["ckpt-3", "ckpt-2", "ckpt-1"]
+    assert not re.search(r"https?:|//\w|@import|url\(", page.content)
+    assert not [a for _, a in page.elements if {"src", "srcset", "data", "style"} & a.keys()]
+    assert all((a.get("href") or "#").startswith("#") for _, a in page.elements)
+    (policy,) = (a["content"] for a in page.all("meta") if "http-equiv" in a)
+    assert policy is not None
+    assert policy.startswith("default-src 'none';")
+    for kind in ("script", "style"):
+        content = next(text for tag, text in page.texts if tag == kind)
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert f"{kind}-src 'sha256-{digest}'" in policy
+    assert "unsafe" not in policy
+
+
+def test_a_run_says_what_is_best_kept_damaged_and_next() -> None:
+    page = ParsedPage(
+        run_page(
+            "runs/a",
+            [
+                saved(6, kept=("latest 2", "newest"), delete=False, next=False),
+                saved(5, kept=("latest 2",), delete=False, next=True),
+                saved(4, best_by="val_loss", kept=("best 1",), delete=False, next=False),
+                saved(3, best_by="loss", kept=(), delete=True, next=True),
+                saved(2, state="uncommitted", kept=(), delete=False, next=False),
+                saved(1, state="damaged", problem="its index ends too soon"),
+            ],
+        )
+    )
+    states = [page.cell(f"ckpt-{number}", "state") for number in (5, 4, 3, 2)]
+    assert states == ["goes next", "best", "best", "uncommitted"]
+    assert page.cell("ckpt-6", "notes") == "kept: latest 2, newest"
+    assert page.cell("ckpt-3", "notes") == "best by loss; no rule keeps it: would be deleted"
+    assert page.cell("ckpt-1", "notes") == "its index ends too soon"
+    assert page.cell("ckpt-4", "val_loss") == "0.5"
+    assert "1 checkpoint is damaged" in page.words()
+    assert "60 s" in page.words()  # between saves, median
+    page = ParsedPage(run_page("a", [saved(n, head=None, state="foreign") for n in (2, 1)]))
+    assert page.cell("ckpt-1", "state") == "foreign"
+    assert "--keep latest=3" in page.words()
+    with pytest.raises(tfckpt.UnsupportedCheckpointError, match="cannot be a page"):
+        tfckpt.report_page(object(), html="page.html")
+
+
+def test_hostile_text_of_a_run_does_nothing() -> None:
+    name = HOSTILE.replace("/", "")
+    checkpoint = saved(1, prefix=f"runs/{name}-1", metrics={HOSTILE: 1.0}, problem=HOSTILE)
+    page = ParsedPage(run_page(HOSTILE, [checkpoint, saved(2)]))
+    assert len(page.all("script")) == 1
+    assert not [a for _, a in page.elements if any(name.startswith("on") for name in a)]
+    assert not {"\x1b", "\u202e"} & {*page.content}
+    shown = name.replace("\x1b", "\\x1b").replace("\u202e", "\\u202e")
+    assert f"{shown}-1" in page.rows
+
+
+def test_where_the_values_come_from_is_said(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    def objects() -> Any:
+        return tf.train.Checkpoint(body=tf.Variable([1.0, 2.0]))
+
+    zoo = tfckpt.Checkpoint(model=objects()).write(tmp_path / "zoo")
+    config = {
+        "version": 1,
+        "manager": {"directory": str(tmp_path / "run")},
+        "restore": {"path": zoo, "policy": "finetune"},
+        "policies": {"finetune": {"include": ["model/body"]}},
+    }
+    begun = tfckpt.from_config(config, model=objects())
+    begun.restore()
+    path = begun.save()
+    listed = tfckpt.list_checkpoints(tmp_path / "run")
+    assert f"{zoo} by policy finetune" in ParsedPage(run_page("run", listed)).words()
+    page = tfckpt.report_page(path, html=tmp_path / "page.html")
+    words = ParsedPage(Path(page).read_text(encoding="utf-8")).words()
+    assert words.index("Where the values come from") < words.index("1 LOADED")
