@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import itertools
+import os
+import shutil
+import threading
+import weakref
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
+import tensorflow as tf
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
+from zoo.struck import full_disk, struck
 from zoo.tensors import DTYPES, KEYS, SHAPES, assert_same, random_array, save, values
 
+import tfckpt
+from tfckpt.core.dtypes import DTYPES as NAMES_OF_DTYPES
 from tfckpt.core.dtypes import dtype_name
+from tfckpt.errors import CheckpointNotFoundError, DamagedCheckpointError
+from tfckpt.live import save as of_saves
 from tfckpt.stored.bundles.bundle import Bundle, index_path
+from tfckpt.stored.bundles.keys import OBJECT_GRAPH, object_graph
 from tfckpt.stored.bundles.write import (
     BundleValue,
     BundleWriter,
@@ -23,53 +35,106 @@ from tfckpt.stored.bundles.write import (
     encode_index,
     write_in_parallel,
 )
-from tfckpt.stored.io.files import SCRATCH
+from tfckpt.stored.io.files import SCRATCH, LocalOutput
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-
-@pytest.fixture(scope="session")
-def tf() -> Any:
-    return pytest.importorskip("tensorflow")
+CONTENT = st.dictionaries(KEYS, values(), min_size=1, max_size=6)
 
 
 @pytest.fixture(scope="session")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def directory(tmp_path_factory) -> Path:
     return tmp_path_factory.mktemp("bundles")
 
 
-@given(content=st.dictionaries(KEYS, values(), min_size=1, max_size=6))
-def test_values_read_as_written(tf: Any, directory: Path, content: dict[str, Any]) -> None:
-    prefix = str(directory / "ckpt-1")
-    save(tf, prefix, content)
-    listed = dict(tf.train.list_variables(prefix))
-    with Bundle.open(prefix) as bundle:
+def anew(prefix: str) -> None:
+    for file in Path(prefix).parent.glob(f"{Path(prefix).name}.*"):
+        file.unlink()
+
+
+def write(prefix: str, content: dict[str, Any], shards: dict[str, int], number: int = 1) -> None:
+    """By tfckpt, one value after the other, in the order given, which is TensorFlow's."""
+    anew(prefix)
+    with BundleWriter(prefix, number, SCRATCH) as writer:
+        for key, value in content.items():
+            writer.add(key, value, shards.get(key, 0))
+        writer.finish()
+
+
+def write_together(prefix: str, content: dict[str, Any], num_shards: int) -> dict[str, int]:
+    """By tfckpt, several files at once; the file of each key."""
+    anew(prefix)
+    given = [
+        BundleValue(key, dtype_name(value.dtype), value.shape, value.nbytes, True, value)
+        for key, value in sorted(content.items())
+    ]
+    place = Target(prefix, range(num_shards), num_shards, SCRATCH)
+    written = write_in_parallel(given, lambda value: (value.held,), place, 64)
+    SCRATCH.write_atomic(index_path(prefix), encode_index(written.coded, num_shards))
+    with Bundle.open(prefix, SCRATCH) as bundle:
+        return {key: entry.shard for key, entry in bundle.entries.items()}
+
+
+def files(prefix: str) -> dict[str, bytes]:
+    found = Path(prefix).parent.glob(f"{Path(prefix).name}.*")
+    return {file.name.partition(".")[2]: file.read_bytes() for file in found}
+
+
+def check(prefix: str, content: dict[str, Any]) -> None:
+    """That both readers find it there."""
+    listed = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
+    with Bundle.open(prefix, SCRATCH) as bundle:
         bundle.verify(bundle.entries)
         assert {key: list(entry.shape) for key, entry in bundle.entries.items()} == listed
+        assert set(listed) == set(content)
         for key, written in content.items():
+            dtype = tf.string if written.dtype == object else tf.as_dtype(written.dtype)
+            (read,) = tf.raw_ops.RestoreV2(
+                prefix=prefix, tensor_names=[key], shape_and_slices=[""], dtypes=[dtype]
+            )
+            # A scalar string comes as bytes.
+            theirs = read.numpy() if written.shape else np.asarray(read.numpy(), written.dtype)
+            assert_same(tf, theirs, written)
             assert_same(tf, bundle.read(key), written)
 
 
-@settings(max_examples=30)
-@given(
-    parts=st.lists(st.dictionaries(KEYS, values(), min_size=1, max_size=3), min_size=2, max_size=4)
-)
-def test_merged_shards_read_as_written(tf: Any, directory: Path, parts: list[Any]) -> None:
-    prefixes = [str(directory / f"part_{number}") for number in range(len(parts))]
-    content: dict[str, Any] = {}
-    for number, (prefix, part) in enumerate(zip(prefixes, parts, strict=True)):
-        named = {f"{number}/{key}": value for key, value in part.items()}
-        save(tf, prefix, named)
-        content |= named
-    merged = str(directory / "merged-1")
-    tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=prefixes, destination_prefix=merged)
-    with Bundle.open(merged) as bundle:
-        assert {entry.shard for entry in bundle.entries.values()} == set(range(len(parts)))
-        assert set(bundle.entries) == set(content)
-        bundle.verify(bundle.entries)
-        for key, written in content.items():
-            assert_same(tf, bundle.read(key), written)
+@given(content=CONTENT)
+def test_a_file_is_tensorflows_byte_for_byte(directory, content) -> None:
+    theirs, ours = str(directory / "theirs-1"), str(directory / "ours-1")
+    save(tf, theirs, content)
+    write(ours, content, {})
+    assert files(ours) == files(theirs)
+    check(theirs, content)
+
+
+@settings(max_examples=50)
+@given(content=CONTENT, num_shards=st.integers(1, 4), seed=st.randoms(use_true_random=False))
+def test_several_files_are_tensorflows_byte_for_byte(directory, content, num_shards, seed) -> None:
+    together, ours = str(directory / "together"), str(directory / "ours-2")
+    shards = write_together(together, content, num_shards)
+    check(together, content)
+    for by in (shards, {key: seed.randrange(num_shards) for key in content}):
+        write(ours, dict(sorted(content.items())), by, num_shards)
+        check(ours, content)
+        if by is shards:
+            assert files(ours) == files(together)
+        if set(by.values()) != set(range(num_shards)):
+            continue  # TensorFlow cannot write an empty file
+        prefixes = [str(directory / f"part-{number}") for number in range(num_shards)]
+        for number, prefix in enumerate(prefixes):
+            save(tf, prefix, {key: content[key] for key in sorted(by) if by[key] == number})
+        theirs = str(directory / "merged")
+        anew(theirs)
+        tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=prefixes, destination_prefix=theirs)
+        assert files(ours) == files(theirs)
+
+
+def test_an_index_of_many_blocks_is_tensorflows(directory) -> None:
+    zero = np.zeros((), np.float32)
+    content = {f"model/layer_{n}/kernel\x7f/é{n % 7}": zero for n in range(12_000)}
+    theirs, ours = str(directory / "many-1"), str(directory / "few-1")
+    save(tf, theirs, content)
+    write(ours, content, {})
+    assert len(files(ours)["index"]) > 1 << 18
+    assert files(ours) == files(theirs)
 
 
 @st.composite
@@ -84,23 +149,18 @@ def partitions(draw: Any) -> tuple[tuple[int, ...], list[list[int]]]:
 
 
 # TensorFlow's reader puts slices together for these.
+SLICED = st.sampled_from(["float32", "float64", "int32", "int64", "bool", "bfloat16"])
+
+
 @settings(max_examples=40)
-@given(
-    partition=partitions(),
-    dtype=st.sampled_from(["float32", "float64", "int32", "int64", "bool", "bfloat16"]),
-    key=KEYS,
-)
-def test_sliced_values_are_put_together(
-    tf: Any, directory: Path, partition: Any, dtype: str, key: str
-) -> None:
+@given(partition=partitions(), dtype=SLICED, key=KEYS)
+def test_sliced_values_are_put_together(directory, partition, dtype, key) -> None:
     shape, edges = partition
     written = random_array(sum(shape), dtype, shape)
-    boxes: list[list[tuple[int, int]]] = [[]]
-    for cut in edges:
-        boxes = [[*box, pair] for box in boxes for pair in itertools.pairwise(cut)]
-    sizes = " ".join(map(str, shape))
+    boxes = list(itertools.product(*map(itertools.pairwise, edges)))
     specs = [
-        f"{sizes} "
+        " ".join(map(str, shape))
+        + " "
         + ":".join(
             "-" if (start, end) == (0, size) else f"{start},{end - start}"
             for (start, end), size in zip(box, shape, strict=True)
@@ -112,8 +172,7 @@ def test_sliced_values_are_put_together(
     tf.raw_ops.SaveV2(
         prefix=prefix, tensor_names=[key] * len(boxes), shape_and_slices=specs, tensors=tensors
     )
-    read_back = tf.train.load_checkpoint(prefix).get_tensor(key)
-    assert read_back.tobytes() == written.tobytes()
+    assert tf.train.load_checkpoint(prefix).get_tensor(key).tobytes() == written.tobytes()
     with Bundle.open(prefix) as bundle:
         assert list(bundle.entries) == [key]
         assert bundle.entries[key].sliced == (len(boxes) > 1)
@@ -122,237 +181,198 @@ def test_sliced_values_are_put_together(
         assert_same(tf, bundle.read(key), written)
 
 
-def write(prefix: str, content: dict[str, Any], shards: dict[str, int] | None = None) -> None:
-    """By tfckpt, anew, in the order given, which is TensorFlow's."""
-    for file in Path(prefix).parent.glob(f"{Path(prefix).name}.*"):
-        file.unlink()
-    shards = shards or {}
-    with BundleWriter(prefix, max(shards.values(), default=0) + 1, SCRATCH) as writer:
-        for key, value in content.items():
-            writer.add(key, value, shards.get(key, 0))
-        writer.finish()
-
-
-def files(prefix: str) -> dict[str, bytes]:
-    found = Path(prefix).parent.glob(f"{Path(prefix).name}.*")
-    return {file.name.partition(".")[2]: file.read_bytes() for file in found}
-
-
-@given(content=st.dictionaries(KEYS, values(), min_size=1, max_size=6))
-def test_tensorflow_would_have_written_the_same_bytes(
-    tf: Any, directory: Path, content: dict[str, Any]
-) -> None:
-    theirs, ours = str(directory / "theirs-1"), str(directory / "ours-1")
-    save(tf, theirs, content)
-    write(ours, content)
-    assert files(ours) == files(theirs)
-
-
-@settings(max_examples=50)
-@given(
-    content=st.dictionaries(KEYS, values(), min_size=1, max_size=6),
-    seed=st.randoms(use_true_random=False),
-)
-def test_tensorflow_reads_what_is_spread_over_data_files(
-    tf: Any, directory: Path, content: dict[str, Any], seed: Any
-) -> None:
-    prefix = str(directory / "spread-1")
-    shards = {key: seed.randrange(4) for key in content}
-    write(prefix, content, shards)
-    reader = tf.train.load_checkpoint(prefix)
-    assert set(reader.get_variable_to_shape_map()) == set(content)
-    with Bundle.open(prefix, SCRATCH) as bundle:
-        bundle.verify(bundle.entries)
-        for key, written in content.items():
-            (read,) = tf.raw_ops.RestoreV2(
-                prefix=prefix,
-                tensor_names=[key],
-                shape_and_slices=[""],
-                dtypes=[tf.string if written.dtype == object else tf.as_dtype(written.dtype)],
-            )
-            assert_same(tf, read.numpy() if written.shape else as_array(read, written), written)
-            assert_same(tf, bundle.read(key), written)
-
-
-def write_together(prefix: str, content: dict[str, Any], num_shards: int) -> list[set[str]]:
-    """By tfckpt, several files at once; the keys in each."""
-    for file in Path(prefix).parent.glob(f"{Path(prefix).name}.*"):
-        file.unlink()
-    given = [
-        BundleValue(key, dtype_name(value.dtype), value.shape, value.nbytes, True, value)
-        for key, value in sorted(content.items())
-    ]
-    place = Target(prefix, range(num_shards), num_shards, SCRATCH)
-    written = write_in_parallel(given, lambda value: (value.held,), place, 64)
-    SCRATCH.write_atomic(index_path(prefix), encode_index(written.coded, num_shards))
-    with Bundle.open(prefix, SCRATCH) as bundle:
-        bundle.verify(bundle.entries)
-        shards = {key: entry.shard for key, entry in bundle.entries.items()}
-    return [{key for key in shards if shards[key] == number} for number in range(num_shards)]
-
-
-@settings(max_examples=50)
-@given(
-    content=st.dictionaries(KEYS, values(), min_size=1, max_size=8),
-    num_shards=st.integers(1, 4),
-)
-def test_what_is_written_at_once_is_tensorflows_byte_for_byte(
-    tf: Any, directory: Path, content: dict[str, Any], num_shards: int
-) -> None:
-    ours, theirs = str(directory / "at-once"), str(directory / "merged")
-    parts = write_together(ours, content, num_shards)
-    reader = tf.train.load_checkpoint(ours)
-    assert set(reader.get_variable_to_shape_map()) == set(content)
-    if not all(parts):
-        return  # TensorFlow cannot write an empty file
-    prefixes = [str(directory / f"part-{number}") for number in range(num_shards)]
-    for prefix, keys in zip(prefixes, parts, strict=True):
-        save(tf, prefix, {key: content[key] for key in sorted(keys)})
-    tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=prefixes, destination_prefix=theirs)
-    assert files(ours) == files(theirs)
-    for file in directory.glob("merged.*"):
-        file.unlink()
-
-
-def as_array(tensor: Any, written: Any) -> Any:
-    """A scalar string comes as bytes."""
-    return np.asarray(tensor.numpy(), written.dtype)
-
-
-def test_an_index_of_many_blocks_is_tensorflows(tf: Any, directory: Path) -> None:
-    zero = np.zeros((), np.float32)
-    content = {f"model/layer_{n}/kernel\x7f/é{n % 7}": zero for n in range(12_000)}
-    theirs, ours = str(directory / "many-1"), str(directory / "few-1")
-    save(tf, theirs, content)
-    write(ours, content)
-    assert len(files(ours)["index"]) > 1 << 18
-    assert files(ours) == files(theirs)
-
-
-def test_merged_shards_are_tensorflows(tf: Any, directory: Path) -> None:
-    parts = [{"a/x": 1, "b": 2}, {"a/y": 3, "a/z": 4}]
-    prefixes = [str(directory / f"part-{number}") for number in range(2)]
-    for prefix, part in zip(prefixes, parts, strict=True):
-        save(tf, prefix, {key: np.array(value) for key, value in part.items()})
-    merged, ours = str(directory / "merged-2"), str(directory / "ours-2")
-    tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=prefixes, destination_prefix=merged)
-    content = {key: np.array(value) for part in parts for key, value in part.items()}
-    write(ours, content, {key: number for number, part in enumerate(parts) for key in part})
-    assert files(ours) == files(merged)
-
-
-SHARDS = st.integers(1, 4)
 NAMES = st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters="\0/"), min_size=1, max_size=8
 )
-
-
-@st.composite
-def arrays(draw: Any) -> Any:
-    dtype = draw(st.sampled_from(DTYPES))
-    return random_array(draw(st.integers(0, 2**32)), dtype, draw(SHAPES))
-
-
-CONTENTS = st.dictionaries(NAMES, arrays(), min_size=1, max_size=6)
-
-
-@pytest.fixture(scope="session")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Callable[[dict[str, Any], int], None]:
-    """Saves by one and restores by the other, both ways."""
-    tf = pytest.importorskip("tensorflow")
-    import tfckpt
-    from tfckpt.live import save
-
-    directory = tmp_path_factory.mktemp("both")
-
-    def check(content: dict[str, Any], shards: int) -> None:
-        for file in directory.glob("ckpt*"):
-            file.unlink()
-        for saves, restores in (
-            (tfckpt.Checkpoint, tf.train.Checkpoint),
-            (tf.train.Checkpoint, tfckpt.Checkpoint),
-        ):
-            prefix = str(directory / f"ckpt-{saves.__module__.partition('.')[0]}")
-            old = {name: tf.Variable(value) for name, value in content.items()}
-            new = {name: tf.Variable(np.zeros_like(value)) for name, value in content.items()}
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(save, "files_for", lambda _: shards)
-                path = saves(values=old).write(prefix)
-            restores(values=new).read(path).assert_existing_objects_matched()
-            for name, value in content.items():
-                assert np.asarray(new[name]).tobytes() == value.tobytes(), name
-        assert len(list(directory.glob("ckpt-tfckpt.data-*"))) == shards
-
-    return check
+ARRAYS = st.builds(random_array, st.integers(0, 2**32), st.sampled_from(DTYPES), SHAPES)
 
 
 @settings(max_examples=15)
 @example(content={"²": np.float32(3)}, shards=1)  # a digit to Python, and no number
-@given(content=CONTENTS, shards=SHARDS)
-def test_a_sample_of_checkpoints(both: Any, content: dict[str, Any], shards: int) -> None:
-    both(content, shards)
+@given(content=st.dictionaries(NAMES, ARRAYS, min_size=1, max_size=6), shards=st.integers(1, 4))
+def test_what_one_checkpoint_class_saves_the_other_restores(directory, content, shards) -> None:
+    classes = [tfckpt.Checkpoint, tf.train.Checkpoint]
+    for saves, restores in (classes, classes[::-1]):
+        prefix = str(directory / f"by-{saves.__module__.partition('.')[0]}")
+        anew(prefix)
+        old = {name: tf.Variable(value) for name, value in content.items()}
+        new = {name: tf.Variable(np.zeros_like(value)) for name, value in content.items()}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(of_saves, "files_for", lambda _: shards)
+            path = saves(values=old).write(prefix)
+        restores(values=new).read(path).assert_existing_objects_matched()
+        for name, value in content.items():
+            assert np.asarray(new[name]).tobytes() == value.tobytes(), name
+    assert len(list(directory.glob("by-tfckpt.data-*"))) == shards
 
 
-@pytest.mark.long
-@settings(max_examples=500)
-@given(content=CONTENTS, shards=SHARDS)
-def test_five_hundred_checkpoints(both: Any, content: dict[str, Any], shards: int) -> None:
-    both(content, shards)
+MERGED = [[[0, 1, 2], [3, 4, 5]], 5, [b"x", b"yz"]]
 
 
+@pytest.fixture
+def prefix(tmp_path) -> str:
+    """By TensorFlow, in two data files: ``a`` in one, ``b`` and ``t`` in another."""
+    parts = [str(tmp_path / "parts" / name) for name in "01"]
+    save(tf, parts[0], {"a": np.array(MERGED[0], np.float32)})
+    save(tf, parts[1], {"b": np.int64(5), "t": np.array(MERGED[2], object)})
+    path = str(tmp_path / "run" / "ckpt-1")
+    tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=parts, destination_prefix=path)
+    return path
+
+
+def merged(prefix: str) -> list[Any]:
+    with Bundle.open(prefix) as bundle:
+        bundle.verify(bundle.entries)
+        return [bundle.read(key).tolist() for key in "abt"]
+
+
+def test_two_shards_are_one_checkpoint_that_outlives_its_files(prefix) -> None:
+    with Bundle.open(prefix) as bundle:
+        assert (bundle.prefix, bundle.missing_files) == (prefix, {})
+        assert {key: (e.dtype, e.shape) for key, e in bundle.entries.items()} == {
+            "a": ("float32", (2, 3)),
+            "b": ("int64", ()),
+            "t": ("string", (2,)),
+        }
+        files = sorted(Path(prefix).parent.iterdir())
+        shutil.copytree(Path(prefix).parent, f"{prefix}-copy")
+        for file in files:
+            file.unlink()
+        bundle.verify(bundle.entries)
+        assert [bundle.read(key).tolist() for key in "abt"] == MERGED
+    with Bundle.open(f"{prefix}-copy/ckpt-1") as bundle:
+        for file in Path(f"{prefix}-copy").glob("*.data-*"):
+            os.truncate(file, 0)
+        for key in bundle.entries:
+            with pytest.raises(DamagedCheckpointError):
+                bundle.read(key)
+            with pytest.raises(DamagedCheckpointError):
+                bundle.verify([key])
+
+
+def test_prefixes_are_taken_literally(prefix, tmp_path, monkeypatch) -> None:
+    (tmp_path / "checkpoint").write_text('model_checkpoint_path: "x"\n')
+    for name in ("", "checkpoint", "run[1]", "a b*?", "ckpt.v2-3.5", "ü"):
+        for file in Path(prefix).parent.glob("ckpt-1.*"):
+            shutil.copy(file, tmp_path / file.name.replace("ckpt-1", name))
+        assert merged(f"{tmp_path}/{name}") == MERGED
+    monkeypatch.chdir(Path(prefix).parent)
+    assert merged("ckpt-1") == MERGED
+    for wrong in ("ckpt-2", ""):
+        with pytest.raises(CheckpointNotFoundError, match="'ckpt-1'") as caught:
+            Bundle.open(wrong)
+        assert caught.value.path == wrong
+        assert isinstance(caught.value, FileNotFoundError)
+
+
+def test_a_checkpoint_made_of_links_is_read_as_model_caches_are(prefix, tmp_path) -> None:
+    for number, file in enumerate(sorted(Path(prefix).parent.iterdir())):
+        file.rename(tmp_path / str(number))
+        file.symlink_to(tmp_path / str(number))
+    assert merged(prefix) == MERGED
+
+
+# Written by several threads
+
+
+@pytest.mark.parametrize("name", ["write", "sync", "close"])
+@pytest.mark.parametrize("here", [True, False], ids=["here", "in a thread"])
+def test_a_failure_in_one_thread_stops_the_others_and_is_raised(tmp_path, name, here) -> None:
+    def in_one(*_: Any) -> bool:
+        return (threading.current_thread() is threading.main_thread()) is here
+
+    content, full = {f"v{n:02}": np.full(3000 + n, n, np.float32) for n in range(12)}, full_disk()
+    held = [weakref.ref(value) for value in content.values()]
+    with (
+        struck(name, full, in_one, LocalOutput),
+        pytest.raises(OSError, match="No space left") as caught,
+    ):
+        write_together(str(tmp_path / "ckpt"), content, 3)
+    content.clear()
+    assert caught.value is full
+    assert not [one for one in threading.enumerate() if one.name.startswith("tfckpt-file")]
+    assert sum(ref() is not None for ref in held) <= 3  # those that were being written
+
+
+# The object graph
+
+
+def graph_of(path: Path, graph: bytes) -> Any:
+    with BundleWriter(str(path / "ckpt")) as writer:
+        writer.add(OBJECT_GRAPH, np.array(graph, object))
+        writer.finish()
+    with Bundle.open(str(path / "ckpt")) as bundle:
+        return object_graph(bundle)
+
+
+def graph(child: int = 2, slot: int = 2) -> bytes:
+    message = TrackableObjectGraph()
+    root, variable, _ = (message.nodes.add() for _ in range(3))
+    root.children.add(node_id=1, local_name="kernel")
+    root.children.add(node_id=child, local_name="Ä/ö")
+    root.slot_variables.add(original_variable_node_id=1, slot_name="m", slot_variable_node_id=slot)
+    variable.attributes.add(name="VARIABLE_VALUE", full_name="d/kernel", checkpoint_key="k/.A/V")
+    variable.has_checkpoint_values.value = True
+    return message.SerializeToString()
+
+
+@pytest.mark.parametrize("change", [{"child": 3}, {"slot": 2**30}, {"child": -1}, {"slot": -1}])
+def test_a_reference_to_a_node_that_is_none_is_damage(tmp_path, change) -> None:
+    with pytest.raises(DamagedCheckpointError, match="object graph") as caught:
+        graph_of(tmp_path, graph(**change))
+    assert caught.value.path == str(tmp_path / "ckpt")
+
+
+@given(content=st.integers(0, len(graph())).map(lambda end: graph()[:end]) | st.binary(max_size=80))
+def test_a_graph_cut_anywhere_and_any_bytes_are_a_graph_or_damage(
+    tmp_path_factory, content
+) -> None:
+    try:
+        read = graph_of(tmp_path_factory.mktemp("graph"), content)
+    except DamagedCheckpointError:
+        return
+    assert read.nodes
+    assert str(read) == str(TrackableObjectGraph.FromString(content)) or not content
+
+
+# Whether all is finite
+
+SMALL = ("bfloat16", *(f"float8_{end}" for end in ("e5m2", "e4m3fn", "e5m2fnuz", "e4m3fnuz")))
 KINDS = {
-    **{name: np.dtype(name) for name in ("float16", "float32", "float64", "complex64")},
-    "complex128": np.dtype("complex128"),
-    **{
-        name: np.dtype(getattr(ml_dtypes, name))
-        for name in (
-            "bfloat16",
-            "float8_e5m2",
-            "float8_e4m3fn",
-            "float8_e5m2fnuz",
-            "float8_e4m3fnuz",
-            "float8_e4m3b11fnuz",
-        )
-    },
+    **{n: np.dtype(n) for n in ("float16", "float32", "float64", "complex64", "complex128")},
+    **{n: np.dtype(getattr(ml_dtypes, n)) for n in (*SMALL, "float8_e4m3b11fnuz")},
 }
-
-
-def expected(values: np.ndarray) -> bool:
-    wide = values if values.dtype.kind in "fc" else values.astype(np.float64)
-    return bool(np.isfinite(wide).all())
 
 
 @settings(max_examples=300)
 @given(dtype=st.sampled_from(sorted(KINDS)), data=st.binary(max_size=64))
-def test_any_bits_at_all(dtype: str, data: bytes) -> None:
+def test_any_bits_at_all(dtype, data) -> None:
     kind = KINDS[dtype]
     raw = np.frombuffer(data[: len(data) // kind.itemsize * kind.itemsize], np.uint8)
-    assert all_finite(raw, dtype) == expected(raw.view(kind))
+    found = raw.view(kind)
+    wide = found if kind.kind in "fc" else found.astype(np.float64)
+    assert all_finite(raw, dtype) == bool(np.isfinite(wide).all())
 
 
-@pytest.mark.parametrize("dtype", [name for name, kind in KINDS.items() if kind.itemsize <= 2])
-def test_every_number_of_a_small_type(dtype: str) -> None:
-    kind = KINDS[dtype]
-    raw = np.arange(1 << 8 * kind.itemsize, dtype=f"u{kind.itemsize}")
-    told = [all_finite(raw[at : at + 1].view(np.uint8), dtype) for at in range(len(raw))]
-    with np.errstate(all="ignore"):
-        wide = raw.view(kind).astype(np.float64)
-    assert told == np.isfinite(wide).tolist()
-
-
-def test_other_types_are_always_finite() -> None:
+def test_every_number_of_a_small_type_and_other_types() -> None:
+    for dtype, kind in KINDS.items():
+        if kind.itemsize <= 2:
+            raw = np.arange(1 << 8 * kind.itemsize, dtype=f"u{kind.itemsize}")
+            told = [all_finite(raw[at : at + 1].view(np.uint8), dtype) for at in range(len(raw))]
+            with np.errstate(all="ignore"):
+                wide = raw.view(kind).astype(np.float64)
+            assert told == np.isfinite(wide).tolist(), dtype
     assert all_finite(np.full(8, 255, np.uint8), "int32")
+    assert {name: tf.dtypes.as_dtype(name).name for name in NAMES_OF_DTYPES} == NAMES_OF_DTYPES
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64"])
 @given(
+    dtype=st.sampled_from(["float32", "float64", "complex64"]),
     count=st.integers(1, 3000),
     scale=st.sampled_from([1e-40, 1.0, 3e38]),
     odd=st.lists(st.tuples(st.integers(0, 2999), st.sampled_from([np.inf, -np.inf, np.nan]))),
 )
-def test_one_in_a_thousand_and_numbers_whose_sum_is_too_large(
-    dtype: str, count: int, scale: float, odd: list[tuple[int, float]]
-) -> None:
+def test_one_in_a_thousand_and_numbers_whose_sum_is_too_large(dtype, count, scale, odd) -> None:
     values = np.full(count, scale, dtype)
     for at, value in odd:
         values[at % count] = value

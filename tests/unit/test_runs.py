@@ -1,25 +1,26 @@
-"""A run by config: what it is given, builds, restores, resets and saves."""
+"""A run by config: what it builds, restores, resets, saves, and says where it all came from."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from zoo.command_line import document, run
 
 import tfckpt
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
+from tfckpt.policy import Policy
 
 X = np.linspace(-1, 1, 32, dtype=np.float32).reshape(8, 4)
-Y = X[:, :2]
 
 
 def fill(seed: int, variables: list[Any]) -> None:
+    """Every value its own."""
     random = np.random.default_rng(seed)
     for variable in variables:
         dtype = np.dtype(variable.numpy().dtype)
@@ -27,22 +28,16 @@ def fill(seed: int, variables: list[Any]) -> None:
         variable.assign(random.uniform(low, high, size=variable.shape).astype(dtype))
 
 
-def values(variables: list[Any]) -> list[np.ndarray]:
-    return [variable.numpy() for variable in variables]
+def values(variables: Any) -> list[Any]:
+    found = variables() if callable(variables) else variables
+    return [variable.numpy().tolist() for variable in found]
 
 
 @pytest.fixture
-def network(flavour) -> Callable[..., Any]:
-    """``network(seed, head="head")``: a model with every value its own."""
-
-    def build(seed: int, head: str = "head", body: str = "body", classes: int = 2) -> Any:
-        model = flavour.Sequential(
-            [
-                flavour.Input((4,)),
-                flavour.layers.Dense(3, name=body),
-                flavour.layers.Dense(classes, name=head),
-            ]
-        )
+def network(flavour):
+    def build(seed: int) -> Any:
+        layers = [flavour.layers.Dense(3, name="body"), flavour.layers.Dense(2, name="head")]
+        model = flavour.Sequential([flavour.Input((4,)), *layers])
         fill(seed, model.variables)
         return model
 
@@ -58,193 +53,94 @@ def prefix(tmp_path) -> str:
     return str(tmp_path / "zoo" / "ckpt")
 
 
-def test_include_and_exclude_leave_the_rest_alone(network, prefix) -> None:
-    source, target = network(1), network(2)
-    path = tfckpt.Checkpoint(model=source).save(prefix)
-    before = values(target.layers[-1].variables)
-    report = tfckpt.restore(
-        config(path, api="read", include=["model/**"], exclude=["model/head/**"]), model=target
-    )
-    np.testing.assert_equal(values(target.layers[-1].variables), before)
-    np.testing.assert_equal(
-        values(target.layers[-2].variables), values(source.layers[-2].variables)
-    )
-    assert {status.value: count for status, count in report.counts.items()} == {
-        "LOADED": 2,
-        "EXCLUDED": 3,
-    }
-
-
-@pytest.fixture
-def trained(network, flavour) -> Callable[..., Any]:
-    """``trained("Adagrad", 1)``: a model that has been fitted for some steps."""
-
-    def build(optimizer: str, seed: int, rate: float = 0.05, **more: Any) -> Any:
-        model = network(seed)
-        model.compile(getattr(flavour.optimizers, optimizer)(rate, **more), "mse")
-        model.fit(X, Y, batch_size=4, epochs=seed, verbose=0)
-        return model
-
-    return build
-
-
+RESET = {"slots": "reset", "iterations": "reset", "hyperparameters": "config"}
 OPTIMIZERS = [("Adagrad", {}), ("Adam", {}), ("Ftrl", {}), ("SGD", {"momentum": 0.9})]
 
 
 @pytest.mark.parametrize(("name", "more"), OPTIMIZERS, ids=[name for name, _ in OPTIMIZERS])
-def test_a_reset_optimizer_is_a_newly_built_one(
-    trained, network, flavour, prefix, name, more
-) -> None:
-    source, target = trained(name, 1, **more), trained(name, 2, rate=0.5, **more)
-    path = tfckpt.Checkpoint(model=source, optimizer=source.optimizer).save(prefix)
-    new = getattr(flavour.optimizers, name)(0.5, **more)
-    new.build(target.trainable_variables)
-    tfckpt.restore(
-        config(
-            path, optimizer={"slots": "reset", "iterations": "reset", "hyperparameters": "config"}
-        ),
-        model=target,
-        optimizer=target.optimizer,
-    )
-    np.testing.assert_equal(values(target.optimizer.variables), values(new.variables))
-    np.testing.assert_equal(values(target.trainable_variables), values(source.trainable_variables))
-    target.fit(X, Y, verbose=0)
+def test_a_reset_optimizer_is_a_newly_built_one(network, flavour, prefix, name, more) -> None:
+    usual = getattr(flavour.optimizers, name)
 
-
-def test_an_optimizer_that_no_config_makes_is_refused_before_anything_changes(
-    network, flavour, prefix
-) -> None:
-    class Odd(flavour.optimizers.SGD):
+    class Odd(usual):
         def get_config(self) -> dict[str, Any]:
             raise NotImplementedError("no config")
 
-    model = network(1)
-    optimizer = Odd(0.1, momentum=0.9)
-    optimizer.build(model.trainable_variables)
-    fill(1, optimizer.variables)
-    path = tfckpt.Checkpoint(model=model, optimizer=optimizer).save(prefix)
-    fill(2, [*model.variables, *optimizer.variables])
-    before = values([*model.variables, *optimizer.variables])
+    def optimizer(kind: Any, model: Any, seed: int) -> Any:
+        found = kind(0.5, **more)
+        found.build(model.trainable_variables)
+        held = found.variables() if callable(found.variables) else found.variables
+        fill(seed, [each for each in held if seed and "learning_rate" not in each.name])
+        return found
+
+    source, target = network(1), network(2)
+    path = tfckpt.Checkpoint(model=source, optimizer=optimizer(usual, source, 3)).save(prefix)
+    odd = optimizer(Odd, target, 4)
+    before = values(target.variables), values(odd.variables)
     with pytest.raises(tfckpt.RestoreError, match="cannot be reset"):
-        tfckpt.restore(config(path, optimizer={"slots": "reset"}), model=model, optimizer=optimizer)
-    np.testing.assert_equal(values([*model.variables, *optimizer.variables]), before)
+        tfckpt.restore(config(path, optimizer={"slots": "reset"}), model=target, optimizer=odd)
+    assert (values(target.variables), values(odd.variables)) == before
+    used, new = optimizer(usual, target, 5), optimizer(usual, target, 0)
+    assert values(used.variables) != values(new.variables)
+    tfckpt.restore(config(path, optimizer=RESET), model=target, optimizer=used)
+    assert values(used.variables) == values(new.variables)
+    assert values(target.variables) == values(source.variables)
+    target.compile(used, "mse", run_eagerly=True)
+    target.fit(X, X[:, :2], verbose=0)
 
 
-def test_save_if_due_in_a_loop_and_a_restart(tmp_path) -> None:
-    declared = {
-        "version": 1,
-        "manager": {"directory": str(tmp_path), "max_to_keep": 2, "save": {"every_steps": 3}},
-        "restore": {"directory": str(tmp_path), "if_none": "initialize"},
-    }
-
-    def train(steps: int) -> tuple[Any, list[int]]:
-        step = tf.Variable(0)
-        run = tfckpt.from_config(declared, step=step, weight=tf.Variable(0.0))
-        run.restore()
-        saved = []
-        for _ in range(steps):
-            step.assign_add(1)
-            if run.save_if_due(metrics={"loss": tf.constant(0.5)}):
-                saved.append(int(step))
-        return run, saved
-
-    run, saved = train(8)
-    assert saved == [3, 6]
-    assert [path[-6:] for path in run.manager.checkpoints] == ["ckpt-1", "ckpt-2"]
-    run, saved = train(7)  # from step 6
-    assert run.report.step == 6
-    assert run.report.metrics == {"loss": 0.5}
-    assert saved == [9, 12]
-    assert [path[-6:] for path in run.manager.checkpoints] == ["ckpt-3", "ckpt-4"]
+# Saves and restarts
 
 
-def test_a_thread_cannot_wait_for_signals_and_says_so(tmp_path) -> None:
-    manager = {"directory": str(tmp_path), "save": {"on_signal": ["SIGTERM"]}}
-    run = tfckpt.from_config({"version": 1, "manager": manager}, step=tf.Variable(5))
+def test_what_fails_leaves_the_run_as_it_was(tmp_path) -> None:
+    place = tmp_path / "run"
+    manager = {"directory": str(place), "save": {"every_steps": 1, "on_signal": ["SIGTERM"]}}
+    run = tfckpt.from_config({"version": 1, "manager": manager}, step=tf.Variable(1))
+    for wrong in ({"epoch": -1}, {"metrics": {"loss": "low"}}):
+        with pytest.raises(tfckpt.SaveError, match=r"epoch|metric"):
+            run.save(**wrong)
+        assert not place.exists()
+    place.write_text("in the way")
+    with pytest.raises(tfckpt.TfckptError):
+        run.save(epoch=4)
+    assert (run.epoch, int(run.checkpoint.save_counter)) == (0, 0)
+    place.unlink()
     with ThreadPoolExecutor(1) as other, pytest.raises(tfckpt.TfckptError, match="main thread"):
         other.submit(run.save_if_due).result()
+    assert run.save_if_due().endswith("ckpt-1")
+    for step in ("x", [1, 2], float("nan")):
+        with pytest.raises(tfckpt.TfckptError, match="another keyword"):
+            tfckpt.from_config({"version": 1, "manager": manager}, step=tf.Variable(step))
 
 
-def test_without_a_restore_section_there_is_nothing_to_restore(network, tmp_path) -> None:
-    model = network(1)
+def test_a_step_that_is_no_number_is_refused_before_anything_is_assigned(tmp_path) -> None:
+    step, value = tf.Variable(float("nan")), tf.Variable(1.0)
+    path = tfckpt.Checkpoint(step=step, value=value).save(str(tmp_path / "ckpt"))
+    step, value = tf.Variable(3.0), tf.Variable(2.0)
+    run = tfckpt.from_config({"version": 1, "restore": {"path": path}}, step=step, value=value)
+    with pytest.raises(tfckpt.RestoreError, match="`step` is not the number of a training step"):
+        run.restore()
+    assert (step.numpy(), value.numpy(), run.report) == (3.0, 2.0, None)
+
+
+def test_without_a_restore_section_there_is_nothing_to_restore(tmp_path) -> None:
+    step = tf.Variable(1)
     for declared in ({"version": 1}, {"version": 1, "manager": {"directory": str(tmp_path)}}):
-        run = tfckpt.from_config(declared, model=model)
-        for ask in (
-            run.restore,
-            run.plan,
-            lambda declared=declared: tfckpt.restore(declared, model=model),
-            lambda declared=declared: tfckpt.plan(declared, model=model),
+        run = tfckpt.from_config(declared, step=step)
+        for ask, given in (
+            *((call, {}) for call in (run.restore, run.plan)),
+            *((call, {"step": step}) for call in (tfckpt.restore, tfckpt.plan)),
         ):
             with pytest.raises(tfckpt.RestoreError, match="`restore`"):
-                ask()
+                ask(*([declared] if given else []), **given)
         assert run.report is None
 
 
-def test_a_save_that_fails_leaves_the_run_as_it_was(network, tmp_path) -> None:
-    manager = {"directory": str(tmp_path / "run"), "save": {"every_steps": 1}}
-    step = tf.Variable(1)
-    run = tfckpt.from_config({"version": 1, "manager": manager}, model=network(1), step=step)
-    (tmp_path / "run").write_text("in the way")
-    with pytest.raises(tfckpt.TfckptError):
-        run.save(epoch=4)
-    assert run.epoch == 0
-    (tmp_path / "run").unlink()
-    assert run.save_if_due() is not None
-
-
-NO_NUMBERS = [
-    {"epoch": -1},
-    {"epoch": 1.5},
-    {"epoch": "3"},
-    {"epoch": True},
-    {"epoch": 2**63},
-    {"metrics": {"loss": "0.5"}},
-    {"metrics": {"loss": None}},
-    {"metrics": {"loss": "low"}},
-    {"metrics": {"loss": 10**400}},
-    {"metrics": {"loss": [0.5, 0.25]}},
-    {"metrics": {3: 0.5}},
-]
-
-
-@pytest.mark.parametrize("wrong", NO_NUMBERS, ids=lambda wrong: str(wrong)[:30])
-def test_what_no_record_can_hold_is_refused_before_anything_is_written(tmp_path, wrong) -> None:
-    run = tfckpt.from_config(
-        {"version": 1, "manager": {"directory": str(tmp_path / "run")}}, value=tf.Variable(1.0)
-    )
-    with pytest.raises(tfckpt.SaveError, match=r"epoch|metric"):
-        run.save(**wrong)
-    assert not (tmp_path / "run").exists()
-    assert (run.epoch, int(run.checkpoint.save_counter)) == (0, 0)
-    assert run.save().endswith("ckpt-1")
-
-
-@pytest.mark.parametrize("wrong", ["x", [1, 2], float("nan")], ids=str)
-def test_a_step_that_counts_nothing_is_refused_at_once(tmp_path, wrong) -> None:
-    declared = {"version": 1, "manager": {"directory": str(tmp_path / "run")}}
-    with pytest.raises(tfckpt.TfckptError, match="another keyword"):
-        tfckpt.from_config(declared, step=tf.Variable(wrong))
-    assert not (tmp_path / "run").exists()
-
-
-def test_numbers_of_numpy_and_tensorflow_are_numbers(tmp_path) -> None:
-    declared = {
-        "version": 1,
-        "manager": {"directory": str(tmp_path)},
-        "restore": {"directory": str(tmp_path)},
-    }
-    run = tfckpt.from_config(declared, step=tf.Variable(7))
-    metrics = {"a": np.float32(0.5), "b": tf.constant(0.25), "c": np.int64(3), "d": float("nan")}
-    for epoch in (np.int64(3), np.array(3), tf.constant(3), 3):
-        run.save(epoch=epoch, metrics=metrics)
-        report = tfckpt.restore(declared, step=tf.Variable(0))
-        assert (report.epoch, report.step, run.epoch) == (3, 7, 3)
-        np.testing.assert_equal(dict(report.metrics), {"a": 0.5, "b": 0.25, "c": 3, "d": np.nan})
+# Models that have no variables before their first call
 
 
 @pytest.fixture
-def subclassed(flavour) -> Callable[..., Any]:
-    """A model that has no variables before its first call; it takes one input, or two."""
+def subclassed(flavour):
+    """A model that takes one input, or two, and counts its calls."""
 
     class Net(flavour.Model):
         def __init__(self, inputs: int = 1) -> None:
@@ -274,163 +170,165 @@ BUILDS = [
 
 
 @pytest.mark.parametrize(("inputs", "spec", "batch"), BUILDS, ids=["one", "list", "names"])
-def test_a_model_never_called_is_built_by_its_spec(subclassed, prefix, inputs, spec, batch) -> None:
+def test_a_model_never_called_is_built_by_its_spec_once(
+    subclassed, prefix, inputs, spec, batch
+) -> None:
     source, target = subclassed(inputs), subclassed(inputs)
     expected = source(batch).numpy()
     path = tfckpt.Checkpoint(model=source).save(prefix)
     tfckpt.restore(config(path, build={"model": spec}), model=target)
     np.testing.assert_array_equal(target(batch).numpy(), expected)
-
-
-def test_a_model_that_is_built_is_not_called(subclassed, prefix) -> None:
-    source, target = subclassed(), subclassed()
-    source(X), target(X)
-    path = tfckpt.Checkpoint(model=source).save(prefix)
     calls = target.calls
-    tfckpt.restore(config(path, build={"model": SPEC}), model=target)
+    tfckpt.restore(config(path, build={"model": spec}), model=target)
     assert target.calls == calls
 
 
-def test_without_a_spec_the_error_says_how_to_build(subclassed, prefix) -> None:
-    source, target = subclassed(), subclassed()
-    source(X)
-    path = tfckpt.Checkpoint(model=source).save(prefix)
-    with pytest.raises(tfckpt.NotBuiltError) as error:
-        tfckpt.restore(config(path), model=target)
-    message = str(error.value)
-    assert "Net" in message
-    assert "model(tf.zeros(" in message
-    assert "build:" in message
-    assert not target.variables
-
-
-def test_a_wrong_spec_is_said(subclassed, prefix) -> None:
+def test_a_spec_that_is_missing_or_wrong_is_said(subclassed, prefix) -> None:
     source = subclassed(2)
     source([X, X])
     path = tfckpt.Checkpoint(model=source).save(prefix)
-    with pytest.raises(tfckpt.NotBuiltError, match="zeros of the declared shape"):
-        tfckpt.restore(config(path, build={"model": SPEC}), model=subclassed(2))
-    with pytest.raises(
-        tfckpt.NotBuiltError, match="was given as 'modle'; models and layers given: model"
+    for spec, given, said in (
+        ({}, subclassed(2), ["Net", "model(tf.zeros(", "build:"]),
+        ({"model": SPEC}, subclassed(2), ["zeros of the declared shape"]),
+        ({"modle": SPEC}, subclassed(2), ["given as 'modle'; models and layers given: model"]),
+        ({"model": SPEC}, tf.Variable(1), ["given as 'model'; other objects given: step"]),
     ):
-        tfckpt.restore(config(path, build={"modle": SPEC}), model=subclassed(2))
-    with pytest.raises(
-        tfckpt.NotBuiltError, match="was given as 'model'; other objects given: step"
-    ):
-        tfckpt.restore(config(path, build={"model": SPEC}), step=tf.Variable(1))
+        objects = {"step" if isinstance(given, tf.Variable) else "model": given}
+        with pytest.raises(tfckpt.NotBuiltError) as error:
+            tfckpt.restore(config(path, build=spec), **objects)
+        assert not [each for each in said if each not in str(error.value)]
     wide = [{"shape": [None, 7]}] * 2
     with pytest.raises(tfckpt.RefusedError, match="model/branches"):
         tfckpt.restore(config(path, build={"model": wide}), model=subclassed(2))
 
 
-RENAMED = {
-    "api": "read",
-    "assert": "existing_objects_matched",
-    "rename": [{"checkpoint": "backbone/**", "model": "encoder/**"}],
-}
+def renamed(old: str, new: str, **more: Any) -> dict[str, Any]:
+    rename = [{"checkpoint": f"{old}/**", "model": f"{new}/**"}]
+    return {"assert": "existing_objects_matched", "rename": rename, **more}
 
 
-def head(flavour) -> Any:
-    return flavour.Sequential([flavour.Input((4,)), flavour.layers.Dense(2, name="out")])
-
-
-def test_an_unbuilt_model_that_a_rule_renames_is_not_left_random(
-    flavour, subclassed, prefix
+def test_what_a_rule_renames_and_is_not_built_yet_is_not_left_as_it_is(
+    flavour, network, subclassed, prefix
 ) -> None:
     source, target = subclassed(), subclassed()
     source(X)
-    path = tfckpt.Checkpoint(backbone=source, head=head(flavour)).save(prefix)
+    path = tfckpt.Checkpoint(backbone=source, head=network(1)).save(prefix)
+    policy = renamed("backbone", "encoder", api="read")
     with pytest.raises(tfckpt.NotBuiltError, match=r"encoder .* has no variables yet") as error:
-        tfckpt.restore(config(path, **RENAMED), encoder=target, head=head(flavour))
+        tfckpt.restore(config(path, **policy), encoder=target, head=network(2))
     assert "backbone/" in str(error.value)
     target(X)
-    tfckpt.restore(config(path, **RENAMED), encoder=target, head=head(flavour))
+    tfckpt.restore(config(path, **policy), encoder=target, head=network(2))
     np.testing.assert_array_equal(target(X).numpy(), source(X).numpy())
-
-
-def test_an_unbuilt_optimizer_that_a_rule_renames_is_not_left_at_zero(flavour, prefix) -> None:
-    source, target = head(flavour), head(flavour)
-    adam = flavour.optimizers.Adam()
-    adam.build(source.trainable_variables)
-    policy = {
-        "assert": "existing_objects_matched",
-        "rename": [{"checkpoint": "old/**", "model": "new/**"}],
-        "expect_missing": ["other/**"],
-    }
-    ones = [np.ones_like(weight.numpy()) for weight in source.trainable_variables]
-    adam.apply_gradients(zip(ones, source.trainable_variables, strict=True))
-    path = tfckpt.Checkpoint(model=source, old=adam).save(prefix)
-    new = flavour.optimizers.Adam()
-    names = {"model": target, "new": new, "other": flavour.optimizers.SGD()}
+    adam, new, model = flavour.optimizers.Adam(), flavour.optimizers.Adam(), network(1)
+    adam.build(model.trainable_variables)
+    ones = [np.ones(weight.shape, "float32") for weight in model.trainable_variables]
+    adam.apply_gradients(zip(ones, model.trainable_variables, strict=True))
+    path = tfckpt.Checkpoint(model=model, old=adam).save(prefix)
+    policy = renamed("old", "new", expect_missing=["other/**"])
+    names = {"model": network(2), "new": new, "other": flavour.optimizers.SGD()}
     tfckpt.restore(config(path, **policy), **names)
-    np.testing.assert_array_equal(state(new), state(adam))
-    assert state(new).any()
+    assert values(new.variables) == values(adam.variables)
+    assert np.any(values(new.variables)[-1])
 
 
-def state(optimizer: Any) -> np.ndarray:
-    variables = optimizer.variables
-    found = variables() if callable(variables) else variables
-    return np.concatenate([np.ravel(variable.numpy()) for variable in found])
+# Where a checkpoint's values come from: in its record, through resumes, and shown
+
+BODY = {"include": ["model/body/**"]}
+FINETUNE: dict[str, Any] = {
+    "version": 1,
+    "manager": {"directory": "run"},
+    "restore": {
+        "first_of": [{"directory": "run"}, {"path": "zoo/ckpt-1", "policy": "finetune"}]
+    },
+    "policies": {"finetune": BODY},
+}  # fmt: skip
 
 
-def test_seeds_come_back_exactly(tmp_path) -> None:
-    keras = pytest.importorskip("keras")
+@pytest.fixture
+def model(flavour, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
 
-    def build(seed: int) -> Any:
-        return keras.Sequential(
-            [keras.Input((4,)), keras.layers.Dropout(0.5, seed=seed), keras.layers.Dense(2)]
-        )
+    def build(*names: str) -> Any:
+        layers = [flavour.layers.Dense(4, name=name) for name in names or ("body", "head")]
+        return flavour.Sequential([flavour.Input((4,)), *layers])
 
-    source, target = build(1), build(2)
-    source(X, training=True)
-    path = tfckpt.Checkpoint(model=source).save(str(tmp_path / "ckpt"))
-    expected = [source(X, training=True).numpy() for _ in range(3)]
-    tfckpt.restore({"version": 1, "restore": {"path": path}}, model=target)
-    np.testing.assert_equal([target(X, training=True).numpy() for _ in range(3)], expected)
+    return build
 
 
-def test_iterators_come_back_exactly(tmp_path) -> None:
-    data = tf.data.Dataset.range(40).shuffle(10, seed=3).batch(4)
-    iterator, step = iter(data), tf.Variable(0)
-    for _ in range(3):
-        next(iterator)
-    run = tfckpt.from_config(
-        {"version": 1, "manager": {"directory": str(tmp_path)}}, iterator=iterator, step=step
-    )
-    run.save()
-    expected = [batch.numpy().tolist() for batch in iterator]
-    again = iter(data)
-    next(again)
-    tfckpt.restore(
-        {"version": 1, "restore": {"directory": str(tmp_path)}}, iterator=again, step=step
-    )
-    assert [batch.numpy().tolist() for batch in again] == expected
+def recorded(path: str) -> list[dict[str, Any]]:
+    return json.loads(Path(path + ".tfckpt.json").read_text(encoding="utf-8"))["lineage"]
 
 
-def test_training_state_leaves_out_what_it_does_not_list(tmp_path) -> None:
-    iterator, step = iter(tf.data.Dataset.range(9)), tf.Variable(5)
-    next(iterator)
-    manager = {"directory": str(tmp_path)}
-    run = tfckpt.from_config({"version": 1, "manager": manager}, iterator=iterator, step=step)
-    run.save(epoch=3)
-    policy = {"training_state": []}
-    other, step = iter(tf.data.Dataset.range(9)), tf.Variable(0)
-    later = tfckpt.from_config(
-        {"version": 1, "restore": {"directory": str(tmp_path), "policy": policy}},
-        iterator=other,
-        step=step,
-    )
-    report = later.restore()
-    assert next(other).numpy() == 0
-    assert step.numpy() == 5
-    assert (report.epoch, later.epoch) == (3, 0)
+def paths(path: str) -> list[str]:
+    return [source["path"] for restored in recorded(path) for source in restored["sources"]]
 
 
-def test_a_step_that_is_no_number_is_refused_before_anything_is_assigned(tmp_path) -> None:
-    step, value = tf.Variable(float("nan")), tf.Variable(1.0)
-    path = tfckpt.Checkpoint(step=step, value=value).save(str(tmp_path / "ckpt"))
-    step, value = tf.Variable(3.0), tf.Variable(2.0)
-    run = tfckpt.from_config({"version": 1, "restore": {"path": path}}, step=step, value=value)
-    with pytest.raises(tfckpt.RestoreError, match="`step` is not the number of a training step"):
-        run.restore()
-    assert (step.numpy(), value.numpy(), run.report) == (3.0, 2.0, None)
+def digest(path: str) -> str:
+    return hashlib.sha256(Path(path + ".index").read_bytes()).hexdigest()
+
+
+def test_a_fine_tuned_run_says_from_what_and_a_resumed_one_still_does(model) -> None:
+    zoo = tfckpt.Checkpoint(model=model()).save("zoo/ckpt")
+    assert recorded(zoo) == []
+    tuned = tfckpt.from_config(FINETUNE, model=model())
+    tuned.restore()
+    path = tuned.save()
+    (restored,) = recorded(path)
+    (source,) = restored["sources"]
+    assert (source["path"], source["policy"]) == ("zoo/ckpt-1", "finetune")
+    assert source["sha256"] == digest("zoo/ckpt-1")
+    assert source["policy_sha256"] == Policy(include=("model/body/**",)).digest
+    assert restored["counts"] == {"LOADED": 2, "EXCLUDED": 3}
+    for _ in range(2):
+        resumed = tfckpt.from_config(FINETUNE, model=model())
+        assert resumed.restore().path.startswith("run/")
+        assert recorded(resumed.save()) == recorded(tuned.save()) == [restored]
+    shown = run("inspect", "run/ckpt-1").out
+    assert f"from zoo/ckpt-1 (sha256 {digest('zoo/ckpt-1')[:12]}…)" in shown
+    assert "by policy 'finetune' (sha256 " in shown
+    assert "EXCLUDED 3, LOADED 2" in shown
+    assert document("inspect", "zoo/ckpt-1")["lineage"] == []
+    manager = tfckpt.CheckpointManager(resumed.checkpoint, Path.cwd() / "run", max_to_keep=2)
+    assert manager.restore_or_initialize() is not None
+    assert recorded(manager.save()) == [restored]
+
+
+def test_several_sources_and_shares_are_named(model) -> None:
+    for name in "abc":
+        tfckpt.Checkpoint(model=model()).save(f"{name}/ckpt")
+    head = {"average": ["b/ckpt-1", "c/ckpt-1"], "weights": [3, 1]}
+    members = [
+        {"path": "a/ckpt-1", "policy": BODY},
+        {**head, "policy": {"include": ["model/head/**"]}},
+    ]
+    declared = {"version": 1, "manager": {"directory": "run"}, "restore": {"all_of": members}}
+    merged = tfckpt.from_config(declared, model=model())
+    merged.restore()
+    (restored,) = recorded(merged.save())
+    first, second = restored["sources"]
+    assert (first["path"], first["average"]) == ("a/ckpt-1", [])
+    assert [(share["path"], share["sha256"], share["weight"]) for share in second["average"]] == [
+        ("b/ckpt-1", digest("b/ckpt-1"), 0.75),
+        ("c/ckpt-1", digest("c/ckpt-1"), 0.25),
+    ]
+
+
+def test_restores_add_up_until_one_gives_every_weight_and_what_is_put_back_is_not_named(
+    model,
+) -> None:
+    tfckpt.Checkpoint(x=model("x")).save("a/ckpt")
+    tfckpt.Checkpoint(y=model("y")).save("b/ckpt")
+    checkpoint = tfckpt.Checkpoint(x=model("x"), y=model("y"))
+    checkpoint.restore("a/ckpt-1").expect_partial()
+    checkpoint.restore("b/ckpt-1").expect_partial()
+    with pytest.raises(tfckpt.CheckpointError):
+        checkpoint.restore("b/ckpt-7")
+    both = checkpoint.save("both/ckpt")
+    assert paths(both) == ["a/ckpt-1", "b/ckpt-1"]
+    checkpoint.restore(both)
+    assert paths(checkpoint.write("run/one")) == [both]
+    more = tfckpt.Checkpoint(x=model("x"), more=tf.Variable(1.0))
+    with pytest.raises(tfckpt.StatusAssertionError, match="has its old value again"):
+        more.restore("a/ckpt-1").assert_existing_objects_matched()
+    assert recorded(more.save("more/ckpt")) == []

@@ -1,53 +1,35 @@
-"""Saves in the background, and several threads that save and restore at once."""
+"""Saves in the background, and several threads that save and restore at once.
+
+What a thread does in the middle of another's work is decided here, and not by their speed: it is
+begun there, and the other goes on once it has either come to wait for its turn or is through.
+"""
 
 from __future__ import annotations
 
-import errno
+import contextlib
 import os
+import signal
 import subprocess
 import sys
-import textwrap
+import threading
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from zoo.gate import PATIENCE
+from zoo.struck import full_disk, struck
 
 import tfckpt
 from tfckpt.live import checkpoint as of_checkpoint
-from tfckpt.live import save
-from tfckpt.live.turns import Background
+from tfckpt.live import save, turns
+from tfckpt.live.apply import Undo
 from tfckpt.stored.commits import record_file
-from tfckpt.stored.io.files import LocalFiles, LocalOutput
+from tfckpt.stored.io.files import LocalOutput
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-
-@pytest.fixture
-def opened_by_waiting(gate, monkeypatch) -> None:
-    """The gate opens as soon as somebody waits for the save behind it."""
-    genuine = Background.failure
-
-    def failure(self: Background) -> BaseException | None:
-        gate.open()
-        return genuine(self)
-
-    monkeypatch.setattr(Background, "failure", failure)
-
-
-@pytest.fixture
-def full_disk(monkeypatch) -> Iterator[Callable[[], None]]:
-    """A disk without space, from now on; the call ends it."""
-
-    def rename(_: LocalFiles, source: str, target: str) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), target)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(LocalFiles, "rename", rename)
-        yield patch.undo
+ASYNC = tf.train.CheckpointOptions(enable_async=True)
 
 
 @pytest.fixture
@@ -56,7 +38,7 @@ def value() -> tf.Variable:
 
 
 @pytest.fixture
-def manager(value, tmp_path) -> Callable[..., Any]:
+def manager(value, tmp_path):
     """``manager(if_busy="skip")``: one that saves in the background."""
 
     def build(**more: Any) -> Any:
@@ -66,80 +48,66 @@ def manager(value, tmp_path) -> Callable[..., Any]:
     return build
 
 
-def names(manager: Any) -> list[str]:
-    return [Path(path).name for path in manager.checkpoints]
+def stored(path: str, key: str = "value") -> Any:
+    return tf.train.load_checkpoint(path).get_tensor(f"{key}/.ATTRIBUTES/VARIABLE_VALUE")
 
 
-def stored(path: str) -> Any:
-    return tf.train.load_checkpoint(path).get_tensor("value/.ATTRIBUTES/VARIABLE_VALUE")
+def listed(directory) -> list[str]:
+    return sorted(path.name for path in directory.glob("[!.]*"))
 
 
 def test_the_next_save_raises_the_failure_once_and_the_retry_saves(
-    manager, value, full_disk, tmp_path
+    manager, value, tmp_path
 ) -> None:
     step = tf.Variable(5)
     first = manager(step_counter=step, checkpoint_interval=3, last_checkpoint_step=1)
-    first.save()
-    step.assign(8)
-    with pytest.raises(tfckpt.SaveError, match="No space left"):
+    with struck("rename", full_disk()):
         first.save()
-    assert int(first.checkpoint.save_counter) == 0
-    assert [path.name for path in tmp_path.glob("[!.]*")] == []
-    full_disk()
-    value.assign(3)
-    step.assign(4)  # three after the last one that succeeded
+        step.assign(8)
+        with pytest.raises(tfckpt.SaveError, match="No space left"):
+            first.save()
+        assert (int(first.checkpoint.save_counter), listed(tmp_path)) == (0, [])
+        value.assign(3)
+        step.assign(4)  # three after the last one that succeeded
+        first.save()
+        with pytest.raises(tfckpt.SaveError, match="No space left"):
+            first.sync()
+        first.checkpoint.sync()
     path = first.save()
     first.sync()
-    assert path.endswith("ckpt-1")
-    assert (names(first), stored(path)) == (["ckpt-1"], 3)
+    assert (first.checkpoints, path[-6:], stored(path)) == ([path], "ckpt-1", 3)
     step.assign(6)
     assert first.save() is None
     assert int(first.checkpoint.save_counter) == 1
 
 
-@pytest.mark.parametrize("by", ["manager", "checkpoint"])
-def test_sync_raises_the_failure_once(manager, full_disk, by) -> None:
-    first = manager()
-    first.save()
-    waiting = first if by == "manager" else first.checkpoint
-    with pytest.raises(tfckpt.SaveError, match="No space left"):
-        waiting.sync()
-    waiting.sync()
-    assert int(first.checkpoint.save_counter) == 0
-    full_disk()
-    first.save()
-    waiting.sync()
-    assert names(first) == ["ckpt-1"]
-
-
-def test_nothing_is_listed_before_it_is_committed(manager, gate) -> None:
-    first = manager()
-    path = first.save()
-    assert (first.checkpoints, first.latest_checkpoint) == ([], None)
-    gate.open()
-    first.sync()
-    assert (first.checkpoints, first.latest_checkpoint) == ([path], path)
-    assert record_file.read(path) is not None
-
-
-def test_skip_makes_no_save_while_one_is_under_way(manager, value, gate) -> None:
+def test_skip_makes_no_save_while_one_is_under_way_and_lists_none(manager, value, gate) -> None:
     first = manager(if_busy="skip")
     value.assign(1)
-    first.save()
+    path = first.save()
+    assert (first.checkpoints, first.latest_checkpoint) == ([], None)
     value.assign(2)
     assert first.save() is None
     assert int(first.checkpoint.save_counter) == 1
     gate.open()
     first.sync()
+    assert (first.checkpoints, first.latest_checkpoint) == ([path], path)
+    assert record_file.read(path) is not None
     second = first.save()
     first.sync()
     assert [stored(path) for path in first.checkpoints] == [1, 2]
     assert second == first.latest_checkpoint
 
 
-@pytest.mark.usefixtures("opened_by_waiting")
 @pytest.mark.parametrize("how", ["restore_or_initialize", "restore", "read"])
-def test_a_restore_sees_the_one_that_is_under_way(manager, value, how) -> None:
+def test_a_restore_sees_the_one_that_is_under_way(manager, value, how, gate, monkeypatch) -> None:
+    genuine = turns.Background.failure
+
+    def failure(self: turns.Background) -> BaseException | None:
+        gate.open()  # as soon as somebody waits for the save behind it
+        return genuine(self)
+
+    monkeypatch.setattr(turns.Background, "failure", failure)
     first = manager(init_fn=lambda: pytest.fail("there is one"))
     value.assign(7)
     path = first.save()
@@ -153,81 +121,60 @@ def test_a_restore_sees_the_one_that_is_under_way(manager, value, how) -> None:
 
 
 SCRIPT = """
-    import errno, os, pathlib, sys, threading
-    import tensorflow as tf
-    import tfckpt
-    from tfckpt.stored.io.files import LocalFiles
+import os, sys
+import pytest
+import tensorflow as tf
+import tfckpt
+from zoo.gate import built_in
+from zoo.struck import full_disk, struck
 
-    gate, makedirs, rename = threading.Event(), LocalFiles.makedirs, LocalFiles.rename
-
-    def at_the_end(self, path):
-        if threading.current_thread() is not threading.main_thread():
-            gate.wait()
-        makedirs(self, path)
-
-    def full(self, source, target):
-        if "full" in pathlib.Path(target).parts:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        rename(self, source, target)
-
-    LocalFiles.makedirs, LocalFiles.rename = at_the_end, full
-    managers = []
-    for name in ("whole", "full"):
-        checkpoint = tfckpt.Checkpoint(value=tf.Variable(tf.range(5)))
-        managers.append(tfckpt.CheckpointManager(checkpoint, name, None, enable_async=True))
-        managers[-1].save()
-    gate.set()
+gate, managers = built_in(pytest.MonkeyPatch()), []
+full = struck("rename", full_disk(), lambda _, target: "/full/" in target)
+full.__enter__()
+for name in ("whole", "full"):
+    checkpoint = tfckpt.Checkpoint(value=tf.Variable(tf.range(5)))
+    managers.append(tfckpt.CheckpointManager(checkpoint, name, None, enable_async=True))
+    managers[-1].save()
+if not (child := os.fork()):
+    sys.exit(3)
+print("the child ended with", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+gate.open()
 """
 
 
-@pytest.fixture(scope="module")
-def ended(tmp_path_factory) -> tuple[Path, Any]:
-    """Where a script was that ended with two saves under way, and what it said."""
-    place = tmp_path_factory.mktemp("ended")
-    (place / "script.py").write_text(textwrap.dedent(SCRIPT), encoding="utf-8")
-    command = [sys.executable, "script.py"]
-    return place, subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
-
-
-def test_the_end_of_a_script_waits_for_the_save_under_way(ended) -> None:
-    place, done = ended
-    path = str(place / "whole" / "ckpt-1")
-    assert done.returncode == 0, done.stderr
+def test_the_end_of_a_script_waits_for_its_saves_and_that_of_its_child_does_not(tmp_path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "script.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    path = str(tmp_path / "whole" / "ckpt-1")
+    assert (done.returncode, done.stdout) == (0, "the child ended with 3\n"), done.stderr
     assert record_file.read(path) is not None
     np.testing.assert_array_equal(stored(path), range(5))
-    assert sorted(each.name for each in (place / "whole").glob("[!.]*")) == [
-        "checkpoint",
-        "ckpt-1.data-00000-of-00001",
-        "ckpt-1.index",
-        "ckpt-1.tfckpt.json",
-    ]
-
-
-def test_a_failure_that_nobody_asked_for_is_said_at_the_end(ended) -> None:
-    place, done = ended
+    ends = ("data-00000-of-00001", "index", "tfckpt.json")
+    assert listed(tmp_path / "whole") == ["checkpoint", *(f"ckpt-1.{end}" for end in ends)]
     assert "the last background save failed" in done.stderr
     assert "No space left" in done.stderr
-    assert [each.name for each in (place / "full").glob("[!.]*")] == []
+    assert listed(tmp_path / "full") == []
 
 
-ASYNC = tf.train.CheckpointOptions(enable_async=True)
-
-
-def values(model: Any) -> list[bytes]:
-    every = (*model.variables, *model.optimizer.variables)
-    return [np.asarray(variable).tobytes() for variable in every]
+# What changes while it is being written
 
 
 def rows(number: float) -> tf.IndexedSlices:
     return tf.IndexedSlices(tf.fill((2, 4), number), tf.constant([1, 3]))
 
 
-UPDATES: dict[str, Callable[[tf.Variable, float], object]] = {
+UPDATES = {
     "assign": lambda v, number: v.assign(tf.fill((8, 4), number)),
-    "assign_add": lambda v, number: v.assign_add(tf.fill((8, 4), number)),
     "slice": lambda v, number: v[1:3].assign(tf.fill((2, 4), number)),
     "scatter_update": lambda v, number: v.scatter_update(rows(number)),
-    "scatter_add": lambda v, number: v.scatter_add(rows(number)),
     "scatter_nd_update": lambda v, number: v.scatter_nd_update([[1]], tf.fill((1, 4), number)),
     "batch_scatter_update": lambda v, number: v.batch_scatter_update(
         tf.IndexedSlices(tf.fill((8, 1), number), tf.zeros((8, 1), tf.int32))
@@ -246,81 +193,52 @@ UPDATES: dict[str, Callable[[tf.Variable, float], object]] = {
 
 
 @pytest.mark.parametrize("earlier", [False, True], ids=["first", "again"])
-@pytest.mark.parametrize("update", UPDATES)
-def test_no_kind_of_update_reaches_what_is_being_written(update, earlier, gate, tmp_path) -> None:
-    value = tf.Variable(tf.reshape(tf.range(1.0, 33.0), (8, 4)))
-    change = UPDATES[update]
-    if earlier:  # from its first sparse update on, a variable is read by copying
-        change(value, -1.0)
-    before = value.numpy().copy()
-    checkpoint = tfckpt.Checkpoint(value=value)
-    path = checkpoint.save(tmp_path / "ckpt", options=ASYNC)
-    change(value, -2.0)
-    changed = value.numpy().copy()
-    gate.open()
-    checkpoint.sync()
-    stored = tf.train.load_checkpoint(path).get_tensor("value/.ATTRIBUTES/VARIABLE_VALUE")
-    assert stored.tobytes() == before.tobytes() != changed.tobytes()
-
-
-def test_what_is_no_variable_is_of_the_moment_as_well(gate, tmp_path) -> None:
+def test_nothing_reaches_what_is_being_written(earlier, gate, tmp_path) -> None:
+    variables = {each: tf.Variable(tf.reshape(tf.range(1.0, 33.0), (8, 4))) for each in UPDATES}
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+    for synchronization, aggregation in (("ON_READ", "SUM"), ("ON_WRITE", "MEAN")):
+        with strategy.scope():
+            variables[synchronization] = tf.Variable(
+                tf.ones((8, 4)),
+                synchronization=tf.VariableSynchronization[synchronization],
+                aggregation=tf.VariableAggregation[aggregation],
+            )
     table = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1)
-    table.insert("a", 1)
-    iterator = iter(tf.data.Dataset.range(100))
-    generator = tf.random.Generator.from_seed(5)
-    next(iterator)
-    checkpoint = tfckpt.Checkpoint(table=table, iterator=iterator, generator=generator)
+    iterator, generator = iter(tf.data.Dataset.range(100)), tf.random.Generator.from_seed(5)
+    others = {"table": table, "iterator": iterator, "generator": generator}
+
+    def change(number: float) -> dict[str, bytes]:
+        for name, variable in variables.items():
+            UPDATES.get(name, UPDATES["assign"])(variable, number)
+        table.insert("a", int(number))
+        return {name: variable.numpy().tobytes() for name, variable in variables.items()}
+
+    # From its first sparse update on, a variable is read by copying.
+    before = change(-1.0) if earlier else {n: v.numpy().tobytes() for n, v in variables.items()}
+    checkpoint = tfckpt.Checkpoint(values=variables, **others)
     path = checkpoint.save(tmp_path / "ckpt", options=ASYNC)
-    drawn = generator.normal((3,)).numpy()
-    assert int(next(iterator)) == 1
-    table.insert("a", 2)
+    changed, drawn = change(-2.0), generator.normal((3,)).numpy()
+    assert int(next(iterator)) == 0
     gate.open()
     checkpoint.sync()
+    for name in variables:
+        assert stored(path, f"values/{name}").tobytes() == before[name] != changed[name], name
     checkpoint.restore(path)
-    assert int(table.lookup(tf.constant("a"))) == 1
-    assert int(next(iterator)) == 1
+    assert table.lookup(tf.constant("a")).numpy() == -1
+    assert int(next(iterator)) == 0
     np.testing.assert_array_equal(generator.normal((3,)), drawn)
 
 
-@pytest.mark.parametrize("synchronization", ["ON_READ", "ON_WRITE"])
-@pytest.mark.parametrize("aggregation", ["SUM", "MEAN", "ONLY_FIRST_REPLICA"])
-def test_a_variable_of_a_strategy_is_of_the_moment_as_well(
-    synchronization, aggregation, gate, tmp_path
-) -> None:
-    with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
-        value = tf.Variable(
-            [1.0, 2.0],
-            synchronization=tf.VariableSynchronization[synchronization],
-            aggregation=tf.VariableAggregation[aggregation],
-        )
-    checkpoint = tfckpt.Checkpoint(value=value)
-    path = checkpoint.save(tmp_path / "ckpt", options=ASYNC)
-    value.assign(tf.constant([3.0, 4.0]))
-    gate.open()
-    checkpoint.sync()
-    stored = tf.train.load_checkpoint(path).get_tensor("value/.ATTRIBUTES/VARIABLE_VALUE")
-    np.testing.assert_array_equal(stored, [1.0, 2.0])
+def test_saves_asked_for_faster_than_the_disk_takes_them(tmp_path, monkeypatch) -> None:
+    pieces, genuine = [], LocalOutput.write
 
+    def write(output: LocalOutput, data: Any) -> None:
+        pieces.append(1)
+        time.sleep(0.002)
+        genuine(output, data)
 
-class Slow:
-    """A disk that takes its time over every piece, and says how many it has got."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.pieces = 0
-        genuine = LocalOutput.write
-
-        def write(output: LocalOutput, data: Any) -> None:
-            self.pieces += 1
-            time.sleep(0.002)
-            genuine(output, data)
-
-        monkeypatch.setattr(LocalOutput, "write", write)
-
-
-@pytest.mark.parametrize("files", [1, 2])
-def test_saves_asked_for_faster_than_the_disk_takes_them(tmp_path, monkeypatch, files) -> None:
-    slow = Slow(monkeypatch)
-    monkeypatch.setattr(save, "files_for", lambda _: files)
+    monkeypatch.setattr(LocalOutput, "write", write)
+    monkeypatch.setattr(save, "files_for", lambda _: 2)
     monkeypatch.setattr(of_checkpoint, "BACKGROUND", 1 << 12)
     values = [tf.Variable(tf.fill((8000,), float(number))) for number in range(8)]
     checkpoint = tfckpt.Checkpoint(values=values)
@@ -334,49 +252,176 @@ def test_saves_asked_for_faster_than_the_disk_takes_them(tmp_path, monkeypatch, 
                 value.scatter_update(tf.IndexedSlices(tf.constant([-1.0]), tf.constant([steps])))
             steps += 1
     checkpoint.sync()
-    assert slow.pieces > 4 * 50
+    assert len(pieces) > 4 * 50
     assert steps > 4
     for path, before in saved:
-        reader = tf.train.load_checkpoint(path)
-        keys = [f"values/{number}/.ATTRIBUTES/VARIABLE_VALUE" for number in range(8)]
-        assert [reader.get_tensor(key).tobytes() for key in keys] == before
+        assert [stored(path, f"values/{number}").tobytes() for number in range(8)] == before
+
+
+# Several threads, and what comes between
+
+
+class Other:
+    """Another thread, which begins in the middle of what this one does."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._waits_or_done = threading.Event()
+        self._threads = ThreadPoolExecutor(1, initializer=lambda: setattr(local, "other", True))
+        self._work = None
+        genuine, other, local = turns.Lock.held, self, threading.local()
+
+        @contextlib.contextmanager
+        def held(self: turns.Lock):
+            if hasattr(local, "other"):
+                other._waits_or_done.set()
+            with genuine(self):
+                yield
+
+        monkeypatch.setattr(turns.Lock, "held", held)
+
+    def begin(self, work) -> None:
+        """Once only; returns when it waits, or is through."""
+        if self._work is None:
+            self._work = self._threads.submit(work)
+            self._work.add_done_callback(lambda _: self._waits_or_done.set())
+            assert self._waits_or_done.wait(PATIENCE)
+
+    def end(self) -> None:
+        assert self._work is not None
+        self._work.result(PATIENCE)
+        self._threads.shutdown()
+
+
+def before_second(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, do) -> None:
+    """Have this thread do something before each call of a function but the first."""
+    genuine, thread, calls = getattr(owner, name), threading.current_thread(), []
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if threading.current_thread() is thread:
+            if calls:
+                do()
+            calls.append(1)
+        return genuine(*args, **kwargs)
+
+    monkeypatch.setattr(owner, name, call)
+
+
+def objects(value: float) -> dict[str, Any]:
+    """Of two types, so that a save reads them in two pieces."""
+    return {
+        "a": tf.Variable(value),
+        "b": tf.Variable([value] * 3),
+        "c": tf.Variable(value, dtype=tf.float64),
+        "d": [tf.Variable(value), tf.Variable(value, dtype=tf.float64)],
+    }
+
+
+def values(held: dict[str, Any]) -> set[float]:
+    return {float(np.mean(each)) for each in tf.nest.flatten(held)}
+
+
+@pytest.fixture
+def saved(tmp_path) -> list[str]:
+    """Checkpoints of ones and of twos."""
+    names = [str(tmp_path / name) for name in ("ones", "twos")]
+    return [tfckpt.Checkpoint(**objects(float(n))).write(path) for n, path in enumerate(names, 1)]
+
+
+def by_checkpoint(held: dict[str, Any], path: str) -> Any:
+    return tfckpt.Checkpoint(**held).read(path)
+
+
+def by_call(held: dict[str, Any], path: str) -> Any:
+    return tfckpt.restore(path, **held)
+
+
+def write(held: dict[str, Any], path: str) -> Any:
+    return tfckpt.Checkpoint(**held).write(path)
+
+
+ASSIGNS, READS = (Undo, "assign"), (tf.raw_ops, "ReadVariableOp")
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "precision", "steps", "jit_compile"),
+    ("first", "at", "second", "live", "written"),
     [
-        ("adam", "mixed_float16", 2, False),
-        pytest.param("sgd", "float32", 1, True, marks=pytest.mark.long),
-        pytest.param("adam", "mixed_float16", 2, True, marks=pytest.mark.long),
-        pytest.param("adam", "mixed_bfloat16", 3, False, marks=pytest.mark.long),
+        (by_checkpoint, ASSIGNS, by_call, 2.0, None),
+        (by_call, ASSIGNS, by_checkpoint, 2.0, None),
+        (by_checkpoint, ASSIGNS, write, 1.0, 1.0),
+        (write, READS, by_checkpoint, 1.0, 0.0),
     ],
 )
-def test_fit_goes_on_while_the_values_of_the_moment_are_written(
-    flavour, optimizer, precision, steps, jit_compile, gate, tmp_path
+def test_two_threads_save_and_restore_one_after_the_other(
+    first, at, second, live, written, saved, tmp_path, monkeypatch
 ) -> None:
-    policy = (
-        flavour.mixed_precision.global_policy()
-        if hasattr(flavour.mixed_precision, "global_policy")
-        else flavour.mixed_precision.dtype_policy()
+    held, other, new = objects(0.0), Other(monkeypatch), str(tmp_path / "meanwhile")
+    paths = iter(saved if written is None else saved[:1])
+    source, then = (new if each is write else next(paths) for each in (first, second))
+    before_second(monkeypatch, *at, lambda: other.begin(lambda: second(held, then)))
+    first(held, source)
+    other.end()
+    assert values(held) == {live}
+    if written is not None:
+        by_checkpoint(fresh := objects(5.0), new)
+        assert values(fresh) == {written}
+
+
+@pytest.mark.parametrize(("in_background", "managers"), [(False, 2), (True, 1), (True, 2)])
+def test_many_threads_save_by_one_checkpoint(in_background, managers, tmp_path) -> None:
+    checkpoint, start = tfckpt.Checkpoint(**objects(1.0)), threading.Barrier(4)
+    found = [
+        tfckpt.CheckpointManager(checkpoint, tmp_path, 100, enable_async=in_background)
+        for _ in range(managers)
+    ]
+
+    def save(number: int) -> list[str]:
+        start.wait(PATIENCE)
+        return [found[number % managers].save() for _ in range(5)]
+
+    with ThreadPoolExecutor(4) as threads:
+        paths = [path for each in threads.map(save, range(4)) for path in each]
+    checkpoint.sync()
+    assert sorted(paths) == sorted(str(tmp_path / f"ckpt-{n}") for n in range(1, 21))
+    assert sorted(found[0].checkpoints) == sorted(paths)
+    assert int(checkpoint.save_counter) == 20
+    for path in paths:
+        tfckpt.Checkpoint(**objects(0.0)).restore(path).assert_consumed()
+
+
+def test_a_callback_in_the_background_is_told_that_it_cannot_save(tmp_path) -> None:
+    checkpoint = tfckpt.Checkpoint(**objects(1.0))
+    again = tf.train.CheckpointOptions(
+        experimental_enable_async_checkpoint=True,
+        experimental_write_callbacks=[lambda: checkpoint.write(tmp_path / "again")],
     )
-    flavour.mixed_precision.set_global_policy(precision)
-    try:
-        layers = flavour.layers
-        model = flavour.Sequential(
-            [flavour.Input((4,)), layers.Dense(8, name="a"), layers.Dense(2, name="b")]
-        )
-        model.compile(optimizer, "mse", steps_per_execution=steps, jit_compile=jit_compile)
-        x, y = np.ones((12, 4), "float32"), np.zeros((12, 2), "float32")
-        model.fit(x, y, batch_size=2, verbose=0)
-        checkpoint = tfckpt.Checkpoint(model=model, optimizer=model.optimizer)
-        before = values(model)
-        path = checkpoint.save(tmp_path / "ckpt", options=ASYNC)
-        model.fit(x, y, batch_size=2, verbose=0)
-        trained = values(model)
-        gate.open()
+    checkpoint.save(tmp_path / "ckpt", again)
+    with pytest.raises(tfckpt.SaveError, match="a background save started another save"):
         checkpoint.sync()
+    assert not (tmp_path / "again.index").exists()
+    fresh = objects(0.0)
+    tfckpt.Checkpoint(**fresh).restore(tmp_path / "ckpt-1").assert_consumed()
+    assert values(fresh) == {1.0}
+
+
+@pytest.mark.parametrize("what", ["save", "restore"])
+def test_a_signal_handler_cannot_come_between_two_assignments(
+    what, saved, tmp_path, monkeypatch
+) -> None:
+    held = objects(0.0)
+    checkpoint = tfckpt.Checkpoint(**held)
+
+    def handler(*_: Any) -> None:
+        write(held, str(tmp_path / "mixed")) if what == "save" else by_call(held, saved[1])
+
+    before_second(monkeypatch, *ASSIGNS, lambda: os.kill(os.getpid(), signal.SIGUSR1))
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        with pytest.raises(tfckpt.TfckptError, match="assigning values"):
+            checkpoint.read(saved[0])
     finally:
-        flavour.mixed_precision.set_global_policy(policy)
-    checkpoint.restore(path).assert_consumed()
-    assert values(model) == before
-    assert sum(old != new for old, new in zip(before, trained, strict=True)) >= 5
+        signal.signal(signal.SIGUSR1, before)
+    assert values(held) == {0.0}
+    assert not (tmp_path / "mixed.index").exists()
+    monkeypatch.undo()
+    checkpoint.read(saved[0]).assert_existing_objects_matched()
+    assert values(held) == {1.0}

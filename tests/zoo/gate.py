@@ -6,11 +6,13 @@ It is held in the thread that writes, before anything is written.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tfckpt.stored.io.files import LocalFiles
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pytest
 
 PATIENCE = 60.0  # seconds after which a test that hangs fails instead
@@ -25,21 +27,22 @@ class Gate:
     def open(self) -> None:
         self._open.set()
 
-    def close(self) -> None:
-        self._open.clear()
-
     def wait(self) -> None:
         assert self._open.wait(PATIENCE), "nobody opened the gate"
 
 
 def built_in(monkeypatch: pytest.MonkeyPatch) -> Gate:
     """One that the local file system has; what the main thread writes does not pass it."""
-    gate, genuine = Gate(), LocalFiles.makedirs
 
-    def makedirs(self: LocalFiles, path: str) -> None:
-        if threading.current_thread() is not threading.main_thread():
-            gate.wait()
-        genuine(self, path)
+    def behind(genuine: Callable[..., Any]) -> Callable[..., Any]:
+        def call(self: LocalFiles, path: str) -> Any:
+            if threading.current_thread() is not threading.main_thread():
+                gate.wait()
+            return genuine(self, path)
 
-    monkeypatch.setattr(LocalFiles, "makedirs", makedirs)
+        return call
+
+    gate = Gate()
+    for name in ("makedirs", "create"):  # the first calls that change something
+        monkeypatch.setattr(LocalFiles, name, behind(getattr(LocalFiles, name)))
     return gate
