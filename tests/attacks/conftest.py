@@ -1,13 +1,14 @@
-"""A checkpoint of TensorFlow's, taken to pieces, to be written back altered."""
+"""A checkpoint of TensorFlow's, to be written back altered; and processes that try such things."""
 
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from attacks.forging import MAGIC, mask, plain_block, seal, table, varint
+from attacks.forging import items_of, table_of
 from zoo.forkserver import ForkServer
 
 if TYPE_CHECKING:
@@ -18,38 +19,25 @@ class Forge:
     """A checkpoint of TensorFlow's in pieces, and the means to write it back altered."""
 
     def __init__(self, prefix: str, values: dict[str, Any]) -> None:
-        self.prefix = prefix
-        self.values = values
-        self.path = Path(f"{prefix}.index")
+        self.prefix, self.values = prefix, values
+        self.path, self.data = Path(f"{prefix}.index"), Path(f"{prefix}.data-00000-of-00001")
         self.original = self.path.read_bytes()
 
     def items(self) -> dict[bytes, Any]:
         """Key → TensorFlow's message, the header under ``b""``."""
-        from tensorflow.core.protobuf import tensor_bundle_pb2
+        from tensorflow.core.protobuf import tensor_bundle_pb2 as pb
 
-        from tfckpt.stored.bundles.table import read_table
-
-        found = {}
-        for key, value in read_table(self.original, str(self.path)):
-            kind = (
-                tensor_bundle_pb2.BundleEntryProto if key else tensor_bundle_pb2.BundleHeaderProto
-            )
-            found[key] = kind.FromString(value)
-        return found
+        self.path.write_bytes(self.original)
+        return items_of(self.path, lambda key: pb.BundleEntryProto if key else pb.BundleHeaderProto)
 
     def write_items(self, items: dict[bytes, Any]) -> None:
-        pairs = [
-            (key, value if isinstance(value, bytes) else value.SerializeToString())
-            for key, value in sorted(items.items())
-        ]
-        self.path.write_bytes(table([plain_block(pairs)], [pairs[-1][0]]))
+        self.path.write_bytes(table_of(items))
 
     def assert_original(self, bundle: Any) -> None:
         assert set(bundle.entries) == set(self.values)
         for name, expected in self.values.items():
             read = bundle.read(name)
-            assert read.shape == expected.shape
-            assert read.tolist() == expected.tolist()
+            assert (read.shape, read.tolist()) == (expected.shape, expected.tolist())
 
 
 @pytest.fixture(scope="session")
@@ -77,19 +65,8 @@ def _written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
 def forge(_written: tuple[Path, dict[str, Any]], tmp_path: Path) -> Forge:
     """A fresh copy of a small checkpoint with values of every sort."""
     directory, values = _written
-    for file in directory.iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
+    shutil.copytree(directory, tmp_path, dirs_exist_ok=True)
     return Forge(str(tmp_path / "ckpt-1"), values)
-
-
-@pytest.fixture(scope="session")
-def tables() -> Any:
-    """The functions of this module, for tests that build a table by hand."""
-    import types
-
-    return types.SimpleNamespace(
-        plain_block=plain_block, table=table, seal=seal, varint=varint, mask=mask, MAGIC=MAGIC
-    )
 
 
 @pytest.fixture(scope="session")
@@ -100,12 +77,3 @@ def server() -> Iterator[ForkServer]:
     preload = ("tensorflow", "keras", "tfckpt", "pytest", "attacks.trial")
     with ForkServer(preload=preload) as server:
         yield server
-
-
-@pytest.fixture(scope="session")
-def templates(server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> dict[bool, str]:
-    """An undamaged run of three checkpoints, by whether plain TensorFlow wrote it."""
-    found = {plain: str(tmp_path_factory.mktemp("template")) for plain in (False, True)}
-    for plain, place in found.items():
-        server.run("attacks.trial:make", place, plain).result()
-    return found

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import random
 from typing import TYPE_CHECKING, Any
 
 from attacks.forging import mutate, plain_block, sealed_record, table
-from attacks.state_files import ATTACKS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,9 +24,10 @@ RECORD = ".tfckpt.json"
 
 
 def damage(directory: Path, kind: str, number: int) -> None:
-    """Damage the newest checkpoint of a directory, or its state file; or attack by hand."""
-    if kind in ATTACKS:
-        ATTACKS[kind](directory / "checkpoint", directory.parent / "victim")
+    """Damage the newest checkpoint of a directory, or its state file; or attack that by hand."""
+    state = directory / "checkpoint"
+    if kind in STATE_FILES:
+        STATE_FILES[kind](state, directory.parent / "victim")
     else:
         _KINDS[kind](random.Random(f"{SEED} {kind} {number}"), directory)
 
@@ -78,7 +79,12 @@ def _forged_record(rng: random.Random, directory: Path) -> None:
 
 def _alter(rng: random.Random, tree: Any) -> None:
     """One place anywhere in it gets another value, loses it, or gets one more."""
-    holders = [one for one in _holders(tree) if one]
+    holders, waiting = list[Any](), [tree]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict | list) and one:
+            holders.append(one)
+            waiting += one.values() if isinstance(one, dict) else one
     holder = rng.choice(holders)
     place = rng.choice(list(holder)) if isinstance(holder, dict) else rng.randrange(len(holder))
     old = holder[place]
@@ -109,16 +115,6 @@ def _another(rng: random.Random, old: Any) -> Any:
     return rng.choice(values)
 
 
-def _holders(tree: Any) -> list[Any]:
-    found, waiting = [], [tree]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, dict | list):
-            found.append(one)
-            waiting += one.values() if isinstance(one, dict) else one
-    return found
-
-
 def _cyclic(tree: Any) -> bool:
     try:
         json.dumps(tree)
@@ -136,3 +132,75 @@ _KINDS = {
     "forged record": _forged_record,
 }
 KINDS = tuple(_KINDS)
+
+
+# State files made to lead astray. What they name lies outside, or is gone, or is a pattern, or they
+# are none: TensorFlow deletes what one names, and starts afresh without one.
+
+
+def _naming(*names: str, newest: str = "ckpt-3") -> Any:
+    """A state file in which these are the checkpoints; ``{victim}`` is the directory beside."""
+
+    def attack(state: Path, victim: Path) -> None:
+        paths = [name.format(victim=victim) for name in (*names, newest)]
+        lines = [f'all_model_checkpoint_paths: "{path}"\n' for path in paths]
+        lines += [f"all_model_checkpoint_timestamps: {1e9 + n}\n" for n in range(len(paths))]
+        state.write_text(f'model_checkpoint_path: "{paths[-1]}"\n' + "".join(lines))
+
+    return attack
+
+
+def _content(data: bytes) -> Any:
+    return lambda state, victim: state.write_bytes(data)
+
+
+def _instead(make: Any) -> Any:
+    """Something else of its name."""
+
+    def attack(state: Path, victim: Path) -> None:
+        state.unlink()
+        make(state, victim)
+
+    return attack
+
+
+def _directory(state: Path, _: Path) -> None:
+    state.mkdir()
+    (state / "ckpt-9.index").write_bytes(b"")
+
+
+_SOUND = b'model_checkpoint_path: "ckpt-3"\nall_model_checkpoint_paths: "ckpt-3"\n'
+_TIMES = b"all_model_checkpoint_timestamps: %s\nlast_preserved_timestamp: %s\n"
+STATE_FILES: dict[str, Any] = {
+    "one level up": _naming("../victim/ckpt-1", "../victim/ckpt-3"),
+    "up and down again": _naming("../run/../victim/ckpt-1", "./ckpt-1", "x/../ckpt-2"),
+    "absolute": _naming("{victim}/ckpt-1", "{victim}/ckpt-3"),
+    "the newest is outside": _naming("ckpt-1", newest="{victim}/ckpt-3"),
+    "star": _naming("*", "../victim/*", "{victim}/ckpt*", newest="*"),
+    "question mark": _naming("ckpt-?", "../victim/ckpt-?", newest="ckpt-?"),
+    "brackets": _naming("ckpt-[0-9]", "../victim/ckpt-[0-9]", newest="ckpt-[3]"),
+    "deleted files": _naming("ckpt-0", "ckpt-77", "ckpt-78", newest="ckpt-78"),
+    "only deleted files": _naming(newest="ckpt-99"),
+    "another name": _naming("model-1", "model-2", newest="model-2"),
+    "huge number": _naming(newest=f"ckpt-{10**30}"),
+    "the largest number": _naming(newest=f"ckpt-{2**63 - 1}"),
+    "every path twice": _naming("ckpt-1", "ckpt-1", "ckpt-3", "ckpt-3"),
+    "times in the future": _content(_SOUND + _TIMES % (b"1e300", b"1e300")),
+    "times that are none": _content(_SOUND + _TIMES % (b"nan", b"-inf")),
+    "a newline in a path": _content(b'model_checkpoint_path: "a\\nb"\n'),
+    "a zero byte in a path": _content(b'model_checkpoint_path: "ckpt-3\\000"\n'),
+    "surrogates": _content(b'model_checkpoint_path: "\\355\\240\\200"\n'),
+    "empty": _content(b""),
+    "one line feed": _content(b"\n"),
+    "binary": _content(random.Random(1).randbytes(4096)),
+    "zeros": _content(bytes(4096)),
+    "twenty megabytes": _content(_SOUND + b'all_model_checkpoint_paths: "ckpt-1"\n' * 500_000),
+    "one long string": _content(b'model_checkpoint_path: "' + b"a" * 10_000_000 + b'"'),
+    "absent": _instead(lambda state, victim: None),
+    "a directory": _instead(_directory),
+    "a FIFO": _instead(lambda state, victim: os.mkfifo(state)),
+    "a link outside": _instead(lambda state, victim: state.symlink_to(victim / "checkpoint")),
+    "a link to nothing": _instead(lambda state, victim: state.symlink_to(victim / "new")),
+    "a link to itself": _instead(lambda state, victim: state.symlink_to(state)),
+    "a device": _instead(lambda state, victim: state.symlink_to("/dev/zero")),
+}

@@ -14,6 +14,7 @@ import google_crc32c
 
 if TYPE_CHECKING:
     import random
+    from pathlib import Path
 
 MAGIC = bytes.fromhex("57fb808b247547db")
 
@@ -22,17 +23,24 @@ def mask(crc: int) -> int:
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def varint(number: int) -> bytes:
+def checksum(data: bytes) -> bytes:
+    return struct.pack("<I", mask(google_crc32c.value(data)))
+
+
+def varint(*numbers: int) -> bytes:
     code = bytearray()
-    while number > 127:
-        code.append(number & 127 | 128)
-        number >>= 7
-    return bytes([*code, number])
+    for rest in numbers:
+        left = rest
+        while left > 127:
+            code.append(left & 127 | 128)
+            left >>= 7
+        code.append(left)
+    return bytes(code)
 
 
 def seal(content: bytes, kind: int = 0) -> bytes:
     body = content + bytes([kind])
-    return body + struct.pack("<I", mask(google_crc32c.value(body)))
+    return body + checksum(body)
 
 
 def plain_block(items: list[tuple[bytes, bytes]]) -> bytes:
@@ -40,26 +48,39 @@ def plain_block(items: list[tuple[bytes, bytes]]) -> bytes:
     body, restarts = b"", []
     for key, value in items:
         restarts.append(len(body))
-        body += b"\0" + varint(len(key)) + varint(len(value)) + key + value
-    return body + struct.pack(
-        f"<{len(restarts) + 2 - bool(restarts)}I", *(restarts or [0]), max(len(restarts), 1)
-    )
+        body += b"\0" + varint(len(key), len(value)) + key + value
+    ends = [*(restarts or [0]), max(len(restarts), 1)]
+    return body + struct.pack(f"<{len(ends)}I", *ends)
 
 
-def table(blocks: list[bytes], bounds: list[bytes], **changes: Any) -> bytes:
-    """A table of these blocks; ``changes``: handles, metaindex, magic."""
-    data, handles = b"", []
+def table(blocks: list[bytes], bounds: list[bytes], handles: list[bytes] | None = None) -> bytes:
+    """A table of these blocks; ``handles`` in the place of those that lead to them."""
+    data, places = b"", []
     for block in blocks:
-        handles.append(varint(len(data)) + varint(len(block)))
+        places.append(varint(len(data), len(block)))
         data += seal(block)
-    handles = changes.get("handles", handles)
-    meta = changes.get("metaindex", plain_block([]))
-    tail = varint(len(data)) + varint(len(meta))
+    meta = plain_block([])
+    tail = varint(len(data), len(meta))
     data += seal(meta)
-    index = plain_block(list(zip(bounds, handles, strict=True)))
-    tail += varint(len(data)) + varint(len(index))
-    data += seal(index)
-    return data + tail.ljust(40, b"\0") + changes.get("magic", MAGIC)
+    index = plain_block(list(zip(bounds, handles or places, strict=True)))
+    tail += varint(len(data), len(index))
+    return data + seal(index) + tail.ljust(40, b"\0") + MAGIC
+
+
+def items_of(path: Path, message: Any) -> dict[bytes, Any]:
+    """What is in a table: key → a message of the kind that ``message(key)`` is."""
+    from tfckpt.stored.bundles.table import read_table
+
+    return {k: message(k).FromString(v) for k, v in read_table(path.read_bytes(), str(path))}
+
+
+def table_of(items: dict[bytes, Any]) -> bytes:
+    """A table in one block of messages, or bytes."""
+    pairs = sorted(
+        (key, value if isinstance(value, bytes) else value.SerializeToString())
+        for key, value in items.items()
+    )
+    return table([plain_block(pairs)], [pairs[-1][0] if pairs else b""])
 
 
 def sealed_record(tree: dict[str, Any]) -> bytes:

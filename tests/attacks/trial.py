@@ -8,7 +8,6 @@ business; content, times and names of everything there are compared before and a
 from __future__ import annotations
 
 import functools
-import json
 import logging
 import os
 import shutil
@@ -22,7 +21,6 @@ STEPS = (1, 2, 3)
 UNTOUCHED = 0
 OWN = ("checkpoint", ".tfckpt.lock")  # what every writer writes anew
 LATER = 9
-NOBODY = 65534
 NAMES = (
     "model/head/kernel",
     "model/head/bias",
@@ -43,21 +41,14 @@ class Values:
         import keras
         import tensorflow as tf
 
-        self.model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, name="head")])
-        self.optimizer = keras.optimizers.SGD(0.5, momentum=0.5)
-        self.optimizer.build(self.model.trainable_variables)
-        self.objects = {
-            "model": self.model,
-            "optimizer": self.optimizer,
-            "first_table": tf.Variable(tf.zeros((4, 3))),
-            "second_table": tf.Variable(tf.zeros((4, 3))),
-            "train_step": tf.Variable(0, dtype=tf.int64),
-        }
-        self.variables = [
-            *self.model.variables,
-            *self.optimizer.variables,
-            *(self.objects[name] for name in ("first_table", "second_table", "train_step")),
-        ]
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, name="head")])
+        optimizer = keras.optimizers.SGD(0.5, momentum=0.5)
+        optimizer.build(model.trainable_variables)
+        tables = [tf.Variable(tf.zeros((4, 3))), tf.Variable(tf.zeros((4, 3)))]
+        tables.append(tf.Variable(0, dtype=tf.int64))
+        self.objects = {"model": model, "optimizer": optimizer}
+        self.objects |= dict(zip(NAMES[-3:], tables, strict=True))
+        self.variables = [*model.variables, *optimizer.variables, *tables]
 
     def set(self, step: int) -> None:
         import tensorflow as tf
@@ -114,27 +105,20 @@ def restored(directory: str | Path, **more: Any) -> tuple[str, int | None]:
     return Path(path).name, values().step()
 
 
-def plain_manager_of(directory: str | Path, max_to_keep: int | None = None) -> Any:
-    import tensorflow as tf
-
-    checkpoint = tf.train.Checkpoint(**values().objects)
-    return tf.train.CheckpointManager(checkpoint, str(directory), max_to_keep)
+def names_of(manager: Any) -> list[str]:
+    return [Path(path).name for path in manager.checkpoints]
 
 
-def make(place: str, plain: bool = False) -> None:
+def make(place: str) -> None:
     """A run with three checkpoints, and a directory beside it that it must never touch."""
-    manager = (plain_manager_of if plain else manager_of)(Path(place, "run"))
+    manager = manager_of(Path(place, "run"))
     for step in STEPS:
         save(manager, step)
-    make_victim(Path(place, "victim"))
-
-
-def make_victim(victim: Path) -> None:
-    victim.mkdir()
-    for name in ("ckpt-1.index", "ckpt-3.index", "ckpt-3.data-00000-of-00001", "checkpoint"):
+    victim = Path(place, "victim")
+    (victim / "inner").mkdir(parents=True)
+    data = "ckpt-3.data-00000-of-00001"
+    for name in ("ckpt-1.index", "ckpt-3.index", data, "checkpoint", "inner/ckpt-1.index"):
         (victim / name).write_bytes(b"precious")
-    (victim / "inner").mkdir()
-    (victim / "inner" / "ckpt-1.index").write_bytes(b"precious")
 
 
 def seen(directory: Path) -> dict[str, Any]:
@@ -142,167 +126,107 @@ def seen(directory: Path) -> dict[str, Any]:
     found = {}
     for path in sorted(directory.rglob("*")):
         status = path.lstat()
-        plain = (
-            path.is_file()
-            and not path.is_symlink()
-            and os.access(path, os.R_OK, effective_ids=True)
-        )
-        content = path.read_bytes() if plain else None
+        plain = path.is_file() and not path.is_symlink()
+        readable = plain and os.access(path, os.R_OK, effective_ids=True)
+        content = path.read_bytes() if readable else None
         found[str(path.relative_to(directory))] = (status.st_mode, status.st_mtime_ns, content)
     return found
 
 
 class _Said(logging.Handler):
-    def __init__(self) -> None:
-        super().__init__()
-        self.text = ""
+    text = ""
 
     def emit(self, record: logging.LogRecord) -> None:
         self.text += record.getMessage() + "\n"
 
 
-def exercise(place: Path, max_to_keep: int | None = None, **more: Any) -> dict[str, Any]:
+def exercise(place: Path, max_to_keep: int | None = None) -> dict[str, Any]:
     """Restore, list, save, restore again.
 
     Returns:
         ``ended``: ``newest``, ``older`` (with a reason said), ``partial`` (each value that was
-        not restored named), ``refused``, or ``silent``; the ``reason``; and ``faults``, everything
-        that is not as it must be.
+        not restored named), ``refused``, or ``silent``; and ``faults``, what is not as it must be.
     """
     from absl import logging as absl_logging
 
     import tfckpt
 
-    run, victim = place / "run", place / "victim"
-    before, beside = seen(run), seen(victim)
-    names_above = {path.name for path in place.iterdir()}
-    faults: list[str] = []
-    said = _Said()
-    absl_logging.get_absl_logger().addHandler(said)
+    run, said = place / "run", _Said()
+    before, outside = seen(run), {path.name: seen(path) for path in place.iterdir() if path != run}
     values().set(UNTOUCHED)
-    path, reason, ended = None, "", "silent"
+    absl_logging.get_absl_logger().addHandler(said)
+    path, ended = None, "silent"
     try:
-        manager = manager_of(run, max_to_keep, **more)
+        manager = manager_of(run, max_to_keep)
         path = manager.restore_or_initialize()
-    except tfckpt.TfckptError as error:
-        ended, reason = "refused", str(error)
-        if values().step() != UNTOUCHED:
-            faults.append("refused, and values have changed")
-    finally:
-        absl_logging.get_absl_logger().removeHandler(said)
+    except tfckpt.TfckptError:
+        ended, manager = "refused", manager_of(run, max_to_keep)
+    absl_logging.get_absl_logger().removeHandler(said)
     if path is not None:
-        ended, reason = _restored(int(Path(path).name.rpartition("-")[2]), said.text)
-    if ended == "silent":
-        faults.append(f"silent: restored {path}, {values().steps()}; said: {said.text!r}")
-    manager = manager_of(run, max_to_keep, **more) if ended == "refused" else manager
-    faults += _saved(manager, run, before, path, max_to_keep)
-    if seen(victim) != beside or {path.name for path in place.iterdir()} != names_above:
-        faults.append("something outside the directory was touched")
-    return {"ended": ended, "reason": reason, "faults": faults}
+        ended = _restored(int(Path(path).name.rpartition("-")[2]), said.text)
+    silent = f"silent: restored {path}, {values().steps()}; said: {said.text!r}"
+    wrong = {
+        silent: ended == "silent",
+        "refused, and values have changed": ended == "refused" and values().step() != UNTOUCHED,
+        **_saved(manager, run, before, path, max_to_keep),
+    }
+    after = {each.name: seen(each) for each in place.iterdir() if each != run}
+    wrong["something outside the directory was touched"] = after != outside
+    return {"ended": ended, "faults": [text for text, is_wrong in wrong.items() if is_wrong]}
 
 
-def _restored(step: int, said: str) -> tuple[str, str]:
+def _restored(step: int, said: str) -> str:
     """How a restore ended that named a checkpoint: by the values, and by what was said."""
     others = [(name, its) for name, its in values().steps() if its != step]
     if others:
         told = all(its == UNTOUCHED and name in said for name, its in others)
-        return ("partial", said) if told else ("silent", "")
+        return "partial" if told else "silent"
     if step == STEPS[-1]:
-        return "newest", ""
-    return ("older", said) if NEWEST in said else ("silent", "")
+        return "newest"
+    return "older" if NEWEST in said else "silent"
 
 
 def _saved(
-    manager: Any,
-    run: Path,
-    before: dict[str, Any],
-    path: str | None,
-    max_to_keep: int | None,
-) -> list[str]:
-    """What is wrong with the next save and what it leaves."""
-    faults = []
-    listed, latest = manager.checkpoints, manager.latest_checkpoint
-    if latest != (listed[-1] if listed else None) or (path and path not in listed):
-        faults.append(f"latest is {latest}, listed are {listed}")
-    saved = save(manager, LATER)
-    if int(Path(saved).name.rpartition("-")[2]) <= STEPS[-1]:
-        faults.append(f"saved as {saved}")
-    if manager.latest_checkpoint != saved or saved not in manager.checkpoints:
-        faults.append(f"{saved} was saved, the latest is {manager.latest_checkpoint}")
-    kept = None if max_to_keep is None else Path(path or "nothing").name
-    now = seen(run)
-    for name, content in before.items():
-        of_one_kept = kept is None or name.split(".")[0] == kept
-        if name not in OWN and of_one_kept and now.get(name) != content:
-            faults.append(f"{name} was changed or deleted")
-    if max_to_keep and len(manager.checkpoints) > max_to_keep + 1:
-        faults.append(f"too many are kept: {manager.checkpoints}")
-    faults += _state_file(run, saved)
-    again = restored(run)
-    if again != (Path(saved).name, LATER):
-        faults.append(f"after {saved} was saved, {again} is restored")
-    return faults
-
-
-def _state_file(run: Path, saved: str) -> list[str]:
-    """What TensorFlow's tools are told, where the state file could be written at all."""
+    manager: Any, run: Path, before: dict[str, Any], path: str | None, max_to_keep: int | None
+) -> dict[str, bool]:
+    """What may be wrong with the next save and what it leaves, and whether it is."""
     import tensorflow as tf
 
-    path = run / "checkpoint"
-    if path.is_symlink() or not path.is_file():
-        return []
-    told = tf.train.get_checkpoint_state(str(run))
-    if told is None or told.model_checkpoint_path != saved:
-        return [f"TensorFlow is told of {told}"]
-    outside = [one for one in told.all_model_checkpoint_paths if Path(one).parent != run]
-    return [f"TensorFlow is told of {outside}"] if outside else []
+    listed, latest = manager.checkpoints, manager.latest_checkpoint
+    saved = save(manager, LATER)
+    now, kept, state = seen(run), manager.checkpoints, run / "checkpoint"
+    mine = Path(path or "nothing").name if max_to_keep else ""
+    sound = [name for name in before if name not in OWN and mine in ("", name.split(".")[0])]
+    changed = [name for name in sound if now.get(name) != before[name]]
+    told: Any = tf.train.get_checkpoint_state(str(run)) if state.is_file() else None
+    named = [*told.all_model_checkpoint_paths, told.model_checkpoint_path] if told else ["none"]
+    untold = state.is_symlink() or not state.is_file()
+    again = restored(run)
+    return {
+        f"latest is {latest}, listed are {listed}": latest != (listed[-1] if listed else None)
+        or bool(path and path not in listed),
+        f"saved as {saved}": int(saved.rpartition("-")[2]) <= STEPS[-1],
+        f"the latest is not {saved}": manager.latest_checkpoint != saved or saved not in kept,
+        f"changed or deleted: {changed}": bool(changed),
+        f"too many are kept: {kept}": bool(max_to_keep and len(kept) > max_to_keep + 1),
+        f"TensorFlow is told of {named}": not untold
+        and (named[-1] != saved or any(Path(one).parent != run for one in named)),
+        f"after {saved} was saved, {again} is restored": again != (Path(saved).name, LATER),
+    }
 
 
-def try_batch(template: str, place: str, cases: list[list[Any]], progress: str) -> None:
-    """Cases are (kind, number, max_to_keep); a line per finished case is added to ``progress``."""
-    for kind, number, max_to_keep in cases:
-        case = Path(place, f"{kind} {number}".replace(" ", "-"))
-        shutil.copytree(template, case)
-        damage(case / "run", kind, number)
-        try:
-            found = exercise(case, max_to_keep)
-        except Exception:
-            found = {"ended": "error", "reason": "", "faults": [traceback.format_exc(limit=-4)]}
-        with Path(progress).open("a") as file:
-            file.write(json.dumps(found) + "\n")
-        shutil.rmtree(case)
-
-
-def try_unreadable(template: str, place: str) -> Any:
-    """The state file may not be read; root, who may read everything, becomes somebody else."""
-    case = Path(place, "case")
-    shutil.copytree(template, case)
-    exercise(case)  # loads what the user whom root becomes might not be able to load
-    shutil.rmtree(case)
-    shutil.copytree(template, case)
-    state = case / "run" / "checkpoint"
-    state.chmod(0)
-    if os.geteuid() == 0:
-        for path in (Path(place), case, *case.rglob("*")):
-            os.chown(path, NOBODY, NOBODY)
-        os.setegid(NOBODY)
-        os.seteuid(NOBODY)
-    assert not os.access(state, os.R_OK, effective_ids=True)
-    return exercise(case)
-
-
-def try_plain(template: str, place: str, cases: list[list[Any]]) -> list[str]:
-    """What plain TensorFlow makes of the same: ``restored``, ``fresh``, or the error."""
+def try_all(template: str, place: str, cases: list[list[Any]]) -> list[dict[str, Any]]:
+    """How each of (kind, number, max_to_keep) ended; the last one printed is what aborts."""
     ended = []
-    for kind, number, _ in cases:
+    for kind, number, max_to_keep in cases:
+        print(kind, number, flush=True)
         case = Path(place, f"{kind} {number}".replace(" ", "-"))
         shutil.copytree(template, case)
         damage(case / "run", kind, number)
-        values().set(UNTOUCHED)
         try:
-            path = plain_manager_of(case / "run").restore_or_initialize()
-            ended.append("restored" if path else "fresh")
-        except Exception as error:
-            ended.append(type(error).__name__)
+            ended.append(exercise(case, max_to_keep))
+        except Exception:
+            faults = [traceback.format_exc(limit=-4)]
+            ended.append({"ended": "error", "faults": faults})
         shutil.rmtree(case)
     return ended

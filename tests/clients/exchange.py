@@ -1,4 +1,7 @@
-"""What is done with every client: one writes, the other restores; a run is killed and goes on."""
+"""What is done with every client: one writes, the other restores; a run is killed and goes on.
+
+A module of a client says how its programs are built; `exchanged` and `resumed` make tests of it.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,11 @@ import dataclasses
 import hashlib
 import os
 import signal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
 from zoo.forkserver import ForkServer
 
@@ -16,9 +21,10 @@ import tfckpt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from pathlib import Path
 
 TIMEOUT = 300.0  # seconds for one training
+STEPS, EVERY, KILLED = 12, 3, 8  # of a loop
+WAYS = pytest.mark.parametrize(("writer", "reader"), [(tf.train, tfckpt), (tfckpt, tf.train)])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,38 +88,73 @@ def kill(step: Any, stop: int | None) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def trained(
-    program: Program, directory: str, stop: int | None, *, steps: int, every: int
-) -> list[str]:
-    """Train in a loop of one's own, which counts by the optimizer's iterations."""
-    checkpoint = tfckpt.Checkpoint(**program.objects)
+def killing(keras: Any, stop: int | None) -> Any:
+    """A callback that does so in a ``fit``."""
+
+    class Kill(keras.callbacks.Callback):
+        step = 0
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            Kill.step += 1
+            kill(Kill.step, stop)
+
+    return Kill()
+
+
+def trained(program: Program, directory: str, stop: int | None) -> list[str]:
+    """Train in a loop of one's own, which counts by the optimizer's iterations or by itself."""
+    step = getattr(program.objects["optimizer"], "iterations", None)
+    counter = tf.Variable(0) if step is None else step
+    more = {"step": counter} if step is None else {}
+    checkpoint = tfckpt.Checkpoint(**program.objects, **more)
     manager = tfckpt.CheckpointManager(checkpoint, directory, max_to_keep=2)
     manager.restore_or_initialize()
-    step = program.objects["optimizer"].iterations
-    while step < steps:
-        kill(step, stop)
+    while counter < STEPS:
+        kill(counter, stop)
         program.train()
-        if step % every == 0:
+        if step is None:
+            counter.assign_add(1)
+        if counter % EVERY == 0:
             manager.save()
     return checksums(program.values())
 
 
-def killed_and_resumed(file: str, directory: Path, stop: int) -> tuple[Any, Any]:
-    """What ``train(directory, stop)`` in ``file`` returns without a kill, and after one.
+def exchanged(build: Callable[[int], Program]) -> Any:
+    """A test: what TensorFlow saves, tfckpt restores, and the other way round."""
+
+    @WAYS
+    def test(writer: Any, reader: Any, tmp_path: Path) -> None:
+        assert_restored(build, writer, reader, tmp_path)
+
+    return test
+
+
+def resumed(
+    file: str, stop: int = KILLED, needs: str = "", then: Callable[[Path], Any] = Path.exists
+) -> Any:
+    """A test: ``train(directory, stop)`` in ``file`` returns the same without and after a kill.
 
     It calls ``kill`` with ``stop``, which is None where it shall come to its end. Each start is a
-    process of its own.
+    process of its own. ``needs`` is what the program needs for that, and ``then`` what must hold of
+    the directory.
     """
-    whole, run = str(directory / "whole"), str(directory / "run")
-    train = (file, "train")
-    with ForkServer() as server:
-        alone = server.run(train, whole, None, timeout=TIMEOUT).result()
-        killed = server.run(train, run, stop, timeout=TIMEOUT)
-        assert killed.signal == signal.SIGKILL, killed
-        return alone, server.run(train, run, None, timeout=TIMEOUT).result()
+
+    def test(tmp_path: Path, outcome: Callable[[str], None]) -> None:
+        if needs:
+            outcome(needs)
+        whole, run, train = str(tmp_path / "whole"), str(tmp_path / "run"), (file, "train")
+        with ForkServer() as server:
+            alone = server.run(train, whole, None, timeout=TIMEOUT).result()
+            killed = server.run(train, run, stop, timeout=TIMEOUT)
+            assert killed.signal == signal.SIGKILL, killed
+            assert server.run(train, run, None, timeout=TIMEOUT).result() == alone
+        assert then(tmp_path / "run")
+
+    return test
 
 
 IN_PLACE = "`tf.train.Checkpoint = tfckpt.Checkpoint`, and so for its manager"
+A_CALLBACK = "`callbacks=[tfckpt.callbacks.resume(model, directory)]`"
 
 
 def in_place_of_tensorflow() -> None:

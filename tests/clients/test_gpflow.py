@@ -9,12 +9,11 @@ gpflow = pytest.importorskip("gpflow", reason="gpflow is not installed")
 
 import tensorflow as tf
 import tf_keras
-from clients.exchange import Program, assert_restored, killed_and_resumed, trained
+from clients.exchange import Program, exchanged, resumed, trained
 
 import tfckpt
 
 pytestmark = pytest.mark.long
-STEPS, EVERY, KILLED = 12, 3, 8
 
 
 def build(seed: int) -> Program:
@@ -38,17 +37,7 @@ def build(seed: int) -> Program:
 
 
 def train(directory: str, stop: int | None) -> list[str]:
-    return trained(build(1), directory, stop, steps=STEPS, every=EVERY)
-
-
-@pytest.mark.parametrize(("writer", "reader"), [(tf.train, tfckpt), (tfckpt, tf.train)])
-def test_a_model_is_exchanged_with_tensorflow(writer, reader, tmp_path) -> None:
-    assert_restored(build, writer, reader, tmp_path)
-
-
-def test_a_killed_loop_goes_on_exactly(tmp_path) -> None:
-    alone, resumed = killed_and_resumed(__file__, tmp_path, KILLED)
-    assert resumed == alone
+    return trained(build(1), directory, stop)
 
 
 def test_another_sum_of_kernels_is_refused(tmp_path, outcome) -> None:
@@ -62,3 +51,7 @@ def test_another_sum_of_kernels_is_refused(tmp_path, outcome) -> None:
         tfckpt.Checkpoint(model=new).restore(path)
     for variable, value in zip(new.variables, before, strict=True):
         np.testing.assert_array_equal(variable.numpy(), value)
+
+
+test_a_model_is_exchanged_with_tensorflow = exchanged(build)
+test_a_killed_loop_goes_on_exactly = resumed(__file__)

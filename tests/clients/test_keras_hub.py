@@ -11,12 +11,11 @@ keras_hub = pytest.importorskip("keras_hub", reason="keras-hub is not installed"
 
 import keras
 import tensorflow as tf
-from clients.exchange import Program, assert_restored, checksums, kill, killed_and_resumed
+from clients.exchange import A_CALLBACK, WAYS, Program, assert_restored, checksums, killing, resumed
 
 import tfckpt
 
 pytestmark = pytest.mark.long
-WAYS = pytest.mark.parametrize(("writer", "reader"), [(tf.train, tfckpt), (tfckpt, tf.train)])
 EPOCHS, EVERY, KILLED = 3, 2, 8
 IN_LISTS = "ViTBackbone"  # it keeps its layers in a list, which TensorFlow does not save
 TEXT = {
@@ -27,38 +26,18 @@ SEGMENTS = {**TEXT, "segment_ids": np.zeros((2, 8), "int32")}
 IMAGES = np.random.default_rng(0).normal(size=(2, 16, 16, 3)).astype("float32")
 ENCODER = {"vocabulary_size": 20, "num_layers": 2, "hidden_dim": 8, "intermediate_dim": 16}
 HEADS = {"num_heads": 2, "dropout": 0.0}
-GEMMA = {"num_query_heads": 2, "num_key_value_heads": 1, "head_dim": 4}
+QUERIES = {"num_query_heads": 2, "num_key_value_heads": 1}
+IMAGE = {"image_shape": (16, 16, 3)}
+STACKS = {"stackwise_num_filters": [64, 64], "stackwise_num_blocks": [1, 1]}
+RESNET = {"input_conv_filters": [64], "input_conv_kernel_sizes": [3], "block_type": "basic_block"}
+VIT = {"patch_size": 8, "num_layers": 2, "num_heads": 2, "hidden_dim": 8, "mlp_dim": 16}
 BACKBONES: dict[str, tuple[dict[str, Any], Any]] = {
     "BertBackbone": ({**ENCODER, **HEADS, "max_sequence_length": 8}, SEGMENTS),
     "GPT2Backbone": ({**ENCODER, **HEADS, "max_sequence_length": 8}, TEXT),
-    "GemmaBackbone": ({**ENCODER, **GEMMA}, TEXT),
-    "LlamaBackbone": (
-        {**ENCODER, "num_query_heads": 2, "num_key_value_heads": 1, "dropout": 0.0},
-        TEXT,
-    ),
-    "ResNetBackbone": (
-        {
-            "input_conv_filters": [64],
-            "input_conv_kernel_sizes": [3],
-            "stackwise_num_filters": [64, 64],
-            "stackwise_num_blocks": [1, 1],
-            "stackwise_num_strides": [1, 2],
-            "block_type": "basic_block",
-            "image_shape": (16, 16, 3),
-        },
-        IMAGES,
-    ),
-    "ViTBackbone": (
-        {
-            "image_shape": (16, 16, 3),
-            "patch_size": 8,
-            "num_layers": 2,
-            "num_heads": 2,
-            "hidden_dim": 8,
-            "mlp_dim": 16,
-        },
-        IMAGES,
-    ),
+    "GemmaBackbone": ({**ENCODER, **QUERIES, "head_dim": 4}, TEXT),
+    "LlamaBackbone": ({**ENCODER, **QUERIES, "dropout": 0.0}, TEXT),
+    "ResNetBackbone": ({**RESNET, **STACKS, "stackwise_num_strides": [1, 2], **IMAGE}, IMAGES),
+    IN_LISTS: ({**VIT, **IMAGE}, IMAGES),
 }
 
 
@@ -97,19 +76,12 @@ def train(directory: str, stop: int | None) -> list[str]:
     model = keras.Sequential([body, keras.layers.Dropout(0.3), keras.layers.Dense(1)])
     model.compile(keras.optimizers.Adam(0.01), "mse", jit_compile=False)
 
-    class Kill(keras.callbacks.Callback):
-        step = 0
-
-        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            self.step += 1
-            kill(self.step, stop)
-
     draw = np.random.default_rng(0)
     tokens = {"token_ids": draw.integers(20, size=(16, 8)), "padding_mask": np.ones((16, 8), bool)}
     data = tf.data.Dataset.from_tensor_slices((tokens, draw.normal(size=(16, 8, 1)))).batch(4)
     model(next(iter(data))[0])
     resume = tfckpt.callbacks.resume(model, directory, save_freq=EVERY, verbose=0)
-    model.fit(data, epochs=EPOCHS, verbose=0, callbacks=[resume, Kill()])
+    model.fit(data, epochs=EPOCHS, verbose=0, callbacks=[resume, killing(keras, stop)])
     return checksums([*model.variables, *model.optimizer.variables])
 
 
@@ -164,7 +136,4 @@ def test_only_one_of_two_backbones_is_quantized(ways, tmp_path, outcome) -> None
     assert checksums(new.weights) == before
 
 
-def test_a_killed_fit_goes_on_exactly(tmp_path, outcome) -> None:
-    outcome("with one line: `callbacks=[tfckpt.callbacks.resume(model, directory)]`")
-    alone, resumed = killed_and_resumed(__file__, tmp_path, KILLED)
-    assert resumed == alone
+test_a_killed_fit_goes_on_exactly = resumed(__file__, KILLED, f"with one line: {A_CALLBACK}")

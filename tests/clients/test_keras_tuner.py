@@ -12,11 +12,12 @@ keras_tuner = pytest.importorskip("keras_tuner", reason="keras-tuner is not inst
 
 import keras
 import tensorflow as tf
-from clients.exchange import checksums, kill, killed_and_resumed
+from clients.exchange import WAYS, checksums, killing, resumed
 
 import tfckpt
 
 pytestmark = pytest.mark.long
+NEEDS = "with one line in `HyperModel.fit`: `tfckpt.callbacks.resume(model, directory)`"
 TRIALS, EPOCHS, EVERY, KILLED = 3, 2, 2, 11  # each trial has 8 steps: the second one is killed
 X = np.random.default_rng(0).normal(size=(16, 4)).astype("float32")
 DATA = tf.data.Dataset.from_tensor_slices((X, X.sum(1))).batch(4)
@@ -28,8 +29,7 @@ class Hyper(keras_tuner.HyperModel):
     def __init__(self, directory: str, stop: int | None) -> None:
         super().__init__()
         self.runs = directory
-        self.stop = stop
-        self.step = 0
+        self.killing = killing(keras, stop)
         self.trained: list[Any] = []
 
     def build(self, hp: Any) -> Any:
@@ -42,16 +42,9 @@ class Hyper(keras_tuner.HyperModel):
         return model
 
     def fit(self, hp: Any, model: Any, *args: Any, callbacks: Any, **kwargs: Any) -> Any:
-        hyper = self
-
-        class Kill(keras.callbacks.Callback):
-            def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-                hyper.step += 1
-                kill(hyper.step, hyper.stop)
-
         directory = f"{self.runs}/run-{hp.get('units')}"
         resume = tfckpt.callbacks.resume(model, directory, save_freq=EVERY, verbose=0)
-        history = model.fit(*args, callbacks=[*callbacks, resume, Kill()], **kwargs)
+        history = model.fit(*args, callbacks=[*callbacks, resume, self.killing], **kwargs)
         self.trained.append([*model.variables, *model.optimizer.variables])
         return history
 
@@ -71,12 +64,6 @@ def train(directory: str, stop: int | None) -> list[Any]:
     return [trained[-1], [(each.hyperparameters.values, each.score) for each in best]]
 
 
-def test_a_killed_search_goes_on_exactly(tmp_path, outcome) -> None:
-    outcome("with one line in `HyperModel.fit`: `tfckpt.callbacks.resume(model, directory)`")
-    alone, resumed = killed_and_resumed(__file__, tmp_path, KILLED)
-    assert resumed == alone
-
-
 def test_the_best_weights_of_a_search_are_restored(tmp_path) -> None:
     tuner = search(str(tmp_path))
     trial = tuner.oracle.get_best_trials()[0]
@@ -88,7 +75,7 @@ def test_the_best_weights_of_a_search_are_restored(tmp_path) -> None:
         np.testing.assert_array_equal(found, value)
 
 
-@pytest.mark.parametrize(("writer", "reader"), [(tf.train, tfckpt), (tfckpt, tf.train)])
+@WAYS
 def test_a_tuned_model_is_exchanged_with_tensorflow(writer, reader, tmp_path) -> None:
     (old,) = search(str(tmp_path)).get_best_models()
     new = keras.models.clone_model(old)
@@ -99,3 +86,6 @@ def test_a_tuned_model_is_exchanged_with_tensorflow(writer, reader, tmp_path) ->
     reader.Checkpoint(model=new).restore(path).assert_existing_objects_matched()
     found, expected = (checksums([*x.weights, *x.optimizer.variables]) for x in (new, old))
     assert found == expected
+
+
+test_a_killed_search_goes_on_exactly = resumed(__file__, KILLED, NEEDS)

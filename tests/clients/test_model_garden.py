@@ -16,11 +16,11 @@ import tf_keras
 from clients.exchange import (
     IN_PLACE,
     Program,
-    assert_restored,
     checksums,
+    exchanged,
     in_place_of_tensorflow,
     kill,
-    killed_and_resumed,
+    resumed,
 )
 from official.core import base_trainer, config_definitions, train_utils
 from official.modeling import optimization
@@ -148,11 +148,6 @@ def train(directory: str, stop: int | None) -> list[str]:
     return checksums(variables(trainer))
 
 
-@pytest.mark.parametrize(("writer", "reader"), [(tf.train, tfckpt), (tfckpt, tf.train)])
-def test_a_trainer_is_exchanged_with_tensorflow(writer, reader, tmp_path) -> None:
-    assert_restored(build, writer, reader, tmp_path)
-
-
 def test_a_trainer_that_has_not_called_its_model_is_refused(tmp_path, outcome) -> None:
     outcome("refused: call the model once on a batch before restoring")
     old, new = trainer_of(1), trainer_of(2)
@@ -162,14 +157,6 @@ def test_a_trainer_that_has_not_called_its_model_is_refused(tmp_path, outcome) -
     )
     with pytest.raises(tfckpt.NotBuiltError, match="call the model once on a batch"):
         tfckpt.Checkpoint(model=new.model, **new.model.checkpoint_items).restore(path)
-
-
-def test_a_killed_run_experiment_goes_on_exactly(tmp_path, outcome) -> None:
-    outcome(f"with one line: {IN_PLACE}; and with one that calls the model")
-    alone, resumed = killed_and_resumed(__file__, tmp_path, KILLED)
-    assert resumed == alone
-    for directory in ("", "best"):
-        assert tf.train.latest_checkpoint(str(tmp_path / "run" / directory))
 
 
 @pytest.mark.parametrize("checkpoint", [tf.train.Checkpoint, tfckpt.Checkpoint])
@@ -192,3 +179,12 @@ def test_a_classifier_begins_with_a_pretrained_encoder(
     found, expected = model.checkpoint_items["encoder"], program.objects["encoder"]
     for one, other in zip(found.get_weights(), expected.get_weights(), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+test_a_trainer_is_exchanged_with_tensorflow = exchanged(build)
+test_a_killed_run_experiment_goes_on_exactly = resumed(
+    __file__,
+    KILLED,
+    f"with one line: {IN_PLACE}; and with one that calls the model",
+    then=lambda run: all(tf.train.latest_checkpoint(str(each)) for each in (run, run / "best")),
+)

@@ -11,12 +11,11 @@ orbit = pytest.importorskip("orbit", reason="orbit comes with tf-models-official
 
 import tensorflow as tf
 import tf_keras
-from clients.exchange import Program, assert_restored, checksums, kill, killed_and_resumed
+from clients.exchange import EVERY, STEPS, Program, checksums, exchanged, kill, resumed
 
 import tfckpt
 
 pytestmark = pytest.mark.long
-STEPS, EVERY, KILLED = 12, 3, 8
 
 
 def examples() -> tf.data.Dataset:
@@ -89,11 +88,5 @@ def train(directory: str, stop: int | None) -> list[str]:
     return checksums(trainer.variables())
 
 
-@pytest.mark.parametrize(("writer", "reader"), [(tf.train, tfckpt), (tfckpt, tf.train)])
-def test_a_trainer_is_exchanged_with_tensorflow(writer, reader, tmp_path) -> None:
-    assert_restored(build, writer, reader, tmp_path)
-
-
-def test_a_killed_controller_goes_on_exactly(tmp_path) -> None:
-    alone, resumed = killed_and_resumed(__file__, tmp_path, KILLED)
-    assert resumed == alone
+test_a_trainer_is_exchanged_with_tensorflow = exchanged(build)
+test_a_killed_controller_goes_on_exactly = resumed(__file__)

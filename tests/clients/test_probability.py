@@ -11,13 +11,9 @@ tfp = pytest.importorskip(
 
 import tensorflow as tf
 import tf_keras
-from clients.exchange import Program, assert_restored, killed_and_resumed, trained
-
-import tfckpt
+from clients.exchange import WAYS, Program, assert_restored, exchanged, resumed, trained
 
 pytestmark = pytest.mark.long
-WAYS = pytest.mark.parametrize(("writer", "reader"), [(tf.train, tfckpt), (tfckpt, tf.train)])
-STEPS, EVERY, KILLED = 12, 3, 8
 
 
 def network(seed: int) -> Program:
@@ -54,7 +50,7 @@ def network(seed: int) -> Program:
     )
 
 
-def posterior(seed: int) -> Program:
+def build(seed: int) -> Program:
     """A trainable distribution behind bijectors: a `tf.Module` with transformed variables."""
     draw = np.random.default_rng(seed)
     location = tf.Variable(draw.normal(size=3).astype("float32"))
@@ -83,15 +79,13 @@ def posterior(seed: int) -> Program:
 
 
 def train(directory: str, stop: int | None) -> list[str]:
-    return trained(posterior(1), directory, stop, steps=STEPS, every=EVERY)
+    return trained(build(1), directory, stop)
 
 
 @WAYS
-@pytest.mark.parametrize("build", [network, posterior])
-def test_a_model_is_exchanged_with_tensorflow(build, writer, reader, tmp_path) -> None:
-    assert_restored(build, writer, reader, tmp_path)
+def test_a_network_is_exchanged_with_tensorflow(writer, reader, tmp_path) -> None:
+    assert_restored(network, writer, reader, tmp_path)
 
 
-def test_a_killed_variational_fit_goes_on_exactly(tmp_path) -> None:
-    alone, resumed = killed_and_resumed(__file__, tmp_path, KILLED)
-    assert resumed == alone
+test_a_surrogate_is_exchanged_with_tensorflow = exchanged(build)
+test_a_killed_variational_fit_goes_on_exactly = resumed(__file__)

@@ -14,19 +14,20 @@ tfrs = pytest.importorskip(
 import tensorflow as tf
 import tf_keras
 from clients.exchange import (
+    A_CALLBACK,
+    WAYS,
     Program,
     assert_restored,
     assert_same,
     checksums,
-    kill,
-    killed_and_resumed,
+    killing,
+    resumed,
 )
 from tensorflow_recommenders.experimental.optimizers import composite_optimizer
 
 import tfckpt
 
 pytestmark = pytest.mark.long
-WAYS = pytest.mark.parametrize(("writer", "reader"), [(tf.train, tfckpt), (tfckpt, tf.train)])
 EPOCHS, EVERY, KILLED = 3, 2, 7
 FILMS = np.array([f"film {number}" for number in range(12)])
 PEOPLE = np.array([f"person {number}" for number in range(8)])
@@ -92,15 +93,8 @@ def build(seed: int) -> Program:
 def train(directory: str, stop: int | None) -> list[str]:
     model = towers(1)
 
-    class Kill(tf_keras.callbacks.Callback):
-        step = 0
-
-        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            self.step += 1
-            kill(self.step, stop)
-
     resume = tfckpt.callbacks.resume(model, directory, save_freq=EVERY, verbose=0)
-    model.fit(examples(), epochs=EPOCHS, verbose=0, callbacks=[resume, Kill()])
+    model.fit(examples(), epochs=EPOCHS, verbose=0, callbacks=[resume, killing(tf_keras, stop)])
     return checksums(variables(model))
 
 
@@ -123,12 +117,6 @@ def test_a_model_comes_from_tensorflow(tmp_path, outcome) -> None:
     assert_same(new, old)
 
 
-def test_a_killed_fit_goes_on_exactly(tmp_path, outcome) -> None:
-    outcome("with one line: `callbacks=[tfckpt.callbacks.resume(model, directory)]`")
-    alone, resumed = killed_and_resumed(__file__, tmp_path, KILLED)
-    assert resumed == alone
-
-
 @WAYS
 def test_an_index_is_exchanged_with_tensorflow(writer, reader, tmp_path) -> None:
     def index(model: TwoTowers) -> Any:
@@ -142,3 +130,6 @@ def test_an_index_is_exchanged_with_tensorflow(writer, reader, tmp_path) -> None
     reader.Checkpoint(index=new).restore(path).assert_existing_objects_matched()
     for found, expected in zip(new(PEOPLE), old(PEOPLE), strict=True):
         np.testing.assert_array_equal(found.numpy(), expected.numpy())
+
+
+test_a_killed_fit_goes_on_exactly = resumed(__file__, KILLED, f"with one line: {A_CALLBACK}")

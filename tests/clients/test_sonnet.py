@@ -8,14 +8,12 @@ import pytest
 snt = pytest.importorskip("sonnet", reason="dm-sonnet is not installed")
 
 import tensorflow as tf
-from clients.exchange import Program, assert_restored, checksums, kill, killed_and_resumed
+from clients.exchange import WAYS, Program, checksums, exchanged, resumed, trained
 from sonnet.src.conformance import goldens
 
 import tfckpt
 
 pytestmark = pytest.mark.long
-WAYS = pytest.mark.parametrize(("writer", "reader"), [(tf.train, tfckpt), (tfckpt, tf.train)])
-STEPS, EVERY, KILLED = 12, 3, 8
 IN_LISTS = "resnet50"
 LATER = "a list that grows later must be complete before the restore, with all variables"
 
@@ -40,26 +38,7 @@ def build(seed: int) -> Program:
 
 
 def train(directory: str, stop: int | None) -> list[str]:
-    program, step = build(1), tf.Variable(0)
-    checkpoint = tfckpt.Checkpoint(**program.objects, step=step)
-    manager = tfckpt.CheckpointManager(checkpoint, directory, max_to_keep=2)
-    manager.restore_or_initialize()
-    while step < STEPS:
-        kill(step, stop)
-        program.train()
-        if step.assign_add(1) % EVERY == 0:
-            manager.save()
-    return checksums(program.values())
-
-
-@WAYS
-def test_a_model_is_exchanged_with_tensorflow(writer, reader, tmp_path) -> None:
-    assert_restored(build, writer, reader, tmp_path)
-
-
-def test_a_killed_loop_goes_on_exactly(tmp_path) -> None:
-    alone, resumed = killed_and_resumed(__file__, tmp_path, KILLED)
-    assert resumed == alone
+    return trained(build(1), directory, stop)
 
 
 @WAYS
@@ -94,3 +73,7 @@ def test_variables_created_after_the_restore(name, golden, tmp_path, outcome) ->
     found, expected = golden.create_all_variables(new), golden.create_all_variables(plain)
     status.assert_consumed()
     assert checksums(found) == checksums(expected)
+
+
+test_a_model_is_exchanged_with_tensorflow = exchanged(build)
+test_a_killed_loop_goes_on_exactly = resumed(__file__)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -11,13 +9,15 @@ pytest.importorskip("tf_agents", reason="tf-agents is not installed")
 
 import tensorflow as tf
 from clients.exchange import (
+    EVERY,
     IN_PLACE,
+    STEPS,
     Program,
-    assert_restored,
     checksums,
+    exchanged,
     in_place_of_tensorflow,
     kill,
-    killed_and_resumed,
+    resumed,
 )
 from tf_agents.agents.dqn import dqn_agent
 from tf_agents.networks import q_network
@@ -26,10 +26,7 @@ from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import StepType, time_step, trajectory
 from tf_agents.utils import common
 
-import tfckpt
-
 pytestmark = pytest.mark.long
-STEPS, EVERY, KILLED = 12, 3, 8
 SEEN = tf.TensorSpec((4,), tf.float32)
 ACTION = tensor_spec.BoundedTensorSpec((), tf.int64, 0, 2)
 
@@ -107,13 +104,9 @@ def train(directory: str, stop: int | None) -> list[str]:
     return checksums(player.variables())
 
 
-@pytest.mark.parametrize(("writer", "reader"), [(tf.train, tfckpt), (tfckpt, tf.train)])
-def test_an_agent_is_exchanged_with_tensorflow(writer, reader, tmp_path) -> None:
-    assert_restored(build, writer, reader, tmp_path)
-
-
-def test_a_killed_agent_goes_on_exactly(tmp_path, outcome) -> None:
-    outcome(f"with one line: {IN_PLACE}")
-    alone, resumed = killed_and_resumed(__file__, tmp_path, KILLED)
-    assert resumed == alone
-    assert Path(f"{tmp_path}/run/ckpt-{STEPS}.index").exists()
+test_an_agent_is_exchanged_with_tensorflow = exchanged(build)
+test_a_killed_agent_goes_on_exactly = resumed(
+    __file__,
+    needs=f"with one line: {IN_PLACE}",
+    then=lambda run: (run / f"ckpt-{STEPS}.index").exists(),
+)

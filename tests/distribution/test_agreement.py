@@ -29,70 +29,61 @@ def came(server, root) -> list[dict[str, Any]]:
     return results(run_workers(server, 2, "zoo.agreement:agree", str(root), patience=PATIENCE))
 
 
-def refused(came, name: str, chief: str, other: str, *said: str) -> None:
-    for worker, kind in zip(came, (chief, other), strict=True):
-        kinds, text, unchanged, seconds = worker[name]
-        assert kind in kinds, (name, worker[name])
-        assert all(words in text for words in said), text
+REFUSED = {  # name → what the chief raises, what the other one does, what both say
+    # what one cannot read, and another plan in one
+    "absent": ("RestoreError", "CheckpointNotFoundError", "absent"),
+    "damaged": ("RestoreError", "DamagedCheckpointError", "checksum"),
+    "other": ("RestoreError", "RestoreError", "the plan of worker 1 differs"),
+    # what fails in the chief, other objects in one, and one that is late
+    "no directory": ("SaveError", "SaveError", "could not be written"),
+    "other objects": ("SaveError", "SaveError", "the values of worker 1 differ"),
+    "late": ("SaveError", "SaveError", "worker 1 of 2 did not join"),
+}
+SAID = {"absent": "worker 1 failed", "no directory": "file/run", "late": "8 seconds"}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_fails_in_one_is_raised_in_all_and_changes_nothing(came, name) -> None:
+    *kinds, words = REFUSED[name]
+    for worker, kind in zip(came, kinds, strict=True):
+        found, text, unchanged, seconds = worker[name]
+        assert kind in found, (name, worker[name])
+        assert words in text
         assert unchanged
         print(f"{name}: {seconds:.1f} s")
+    assert SAID.get(name, "") in came[0][name][1]
 
 
-def test_every_worker_gets_the_same_path_and_the_chief_alone_writes(came, root) -> None:
-    for number in (1, 2, 3):
-        assert [worker[f"save {number}"][1] for worker in came] == [f"{root}/run/ckpt-{number}"] * 2
+RETURNED = {  # name → the path, or the value of the model
+    **{f"save {number}": f"run/ckpt-{number}" for number in (1, 2, 3)},
+    "right": 1.0,  # after a refusal the next restore is
+    "chosen": 3.0,
+    "no collective": 1.0,  # a restore needs none, which could hang
+    "passed over": "run/ckpt-2",  # the newest is damaged
+    "in the background": "behind/ckpt-3",
+    "after it": "run/ckpt-4",  # after a save that failed
+}
+
+
+@pytest.mark.parametrize("name", RETURNED)
+def test_what_succeeds_is_the_same_in_all(came, root, name) -> None:
+    expected = RETURNED[name]
+    if isinstance(expected, str):
+        assert [worker[name][1] for worker in came] == [f"{root}/{expected}"] * 2
+    else:
+        assert [worker[name][2] for worker in came] == [expected] * 2
+
+
+def test_the_chief_alone_writes(came) -> None:
     found = {re.sub(r"-[0-9]{5}-of-[0-9]{5}", "", name) for name in came[0]["seen"]}
     files = [".index", ".data", ".tfckpt.json"]
     expected = {f"ckpt-{number}{file}" for number in (1, 2, 3, 4) for file in files}
     assert found == {".tfckpt.lock", "checkpoint", *expected}
-
-
-def test_one_that_cannot_read_makes_all_refuse(came) -> None:
-    refused(came, "absent", "RestoreError", "CheckpointNotFoundError", "absent")
-    refused(came, "damaged", "RestoreError", "DamagedCheckpointError", "checksum")
-    assert "worker 1 failed" in came[0]["absent"][1]
-
-
-def test_another_plan_in_one_is_an_error_in_all(came) -> None:
-    refused(came, "other", "RestoreError", "RestoreError", "the plan of worker 1 differs")
-
-
-def test_after_a_refusal_the_next_restore_is_right(came) -> None:
-    assert [worker["right"][2] for worker in came] == [1.0, 1.0]
-    assert [worker["chosen"][2] for worker in came] == [3.0, 3.0]
-
-
-def test_a_restore_needs_no_collective_that_could_hang(came) -> None:
-    assert [worker["no collective"][2] for worker in came] == [1.0, 1.0]
-
-
-def test_a_damaged_newest_one_gives_way_in_all(came, root) -> None:
-    assert [worker["passed over"][1] for worker in came] == [f"{root}/run/ckpt-2"] * 2
     assert [worker["passed over"][2] for worker in came] == [2.0, 2.0]
-
-
-def test_what_fails_in_the_chief_is_raised_in_all(came) -> None:
-    refused(came, "no directory", "SaveError", "SaveError", "could not be written", "file/run")
-
-
-def test_other_objects_in_one_are_refused(came) -> None:
-    refused(came, "other objects", "SaveError", "SaveError", "the values of worker 1 differ")
-
-
-def test_a_save_in_the_background_ends_in_all(came, root) -> None:
-    assert [worker["in the background"][1] for worker in came] == [f"{root}/behind/ckpt-3"] * 2
-
-
-def test_a_late_worker_fails_the_save_in_all_and_the_next_one_succeeds(came, root) -> None:
-    refused(came, "late", "SaveError", "SaveError", "worker 1 of 2 did not join", "8 seconds")
-    assert [worker["after it"][1] for worker in came] == [f"{root}/run/ckpt-4"] * 2
 
 
 def test_a_signal_to_one_ends_all_after_one_save(came) -> None:
     assert [worker["stopped"] for worker in came] == [[4, 143, ["ckpt-1"]]] * 2
-
-
-def test_a_signal_that_comes_while_they_meet_ends_all_at_the_next_step(came) -> None:
     assert [worker["stopped late"] for worker in came] == [[5, 143, ["ckpt-1"]]] * 2
 
 

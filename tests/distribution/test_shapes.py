@@ -7,6 +7,7 @@ computed by NumPy from the names.
 
 from __future__ import annotations
 
+import itertools
 import random
 from typing import TYPE_CHECKING, Any
 
@@ -16,73 +17,44 @@ from zoo.cluster import FLAVOURS, SEEN, digest, run_servers, run_workers, value_
 from zoo.forkserver import results
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Sequence
     from pathlib import Path
 
     from zoo.forkserver import ForkServer
 
 
-def strategies(server: ForkServer) -> dict[str, Callable[..., list[Any]]]:
-    """How to run a function under each; what it returns in every process."""
-
-    def replicas(count: int) -> Callable[..., list[Any]]:
-        return lambda function, *arguments: [
-            server.run("zoo.workers:replicas", function, count, *arguments).result()
-        ]
-
-    def workers(count: int) -> Callable[..., list[Any]]:
-        return lambda function, *arguments: results(
-            run_workers(server, count, function, *arguments)
-        )
-
-    return {
-        "one device": replicas(1),
-        "2 replicas": replicas(2),
-        "2 workers": workers(2),
-        "4 workers": workers(4),
-        "2 partitions": lambda function, *arguments: [
-            run_servers(server, 2, function, *arguments).result()
-        ],
-    }
+SHAPES = ["one device", "2 replicas", "2 workers", "4 workers", "2 partitions"]
 
 
-def check(server: ForkServer, names: Iterable[str], path: Path) -> None:
-    """Save under each, restore each under each, and print the table."""
-    run = {name: under for name, under in strategies(server).items() if name in names}
-    places = {name: str(path / name.replace(" ", "_")) for name in run}
+def run_under(server: ForkServer, shape: str, function: str, *arguments: Any) -> list[Any]:
+    """What a function returns in every process of a strategy."""
+    count, _, kind = shape.partition(" ")
+    if kind == "workers":
+        return results(run_workers(server, int(count), function, *arguments))
+    if kind == "partitions":
+        return [run_servers(server, int(count), function, *arguments).result()]
+    number = int(count) if kind == "replicas" else 1
+    return [server.run("zoo.workers:replicas", function, number, *arguments).result()]
+
+
+def check(server: ForkServer, shapes: Sequence[str], path: Path) -> None:
+    """Save under each, restore each under each."""
+    places = {shape: str(path / shape.replace(" ", "_")) for shape in shapes}
     canonical: list[Any] = []
-    for name, under in run.items():
-        canonical += under("save_shapes", places[name])
+    for shape, place in places.items():
+        canonical += run_under(server, shape, "save_shapes", place)
     assert all(told == canonical[0] for told in canonical)
-    print(f"\n{'saved under':<14}" + "".join(f"{name:>14}" for name in run))
-    rows = {name: f"{name:<14}" for name in run}
     wrong = []
-    for below, under in run.items():
-        for process in under("restore_shapes", list(places.values())):
-            for above, place in places.items():
-                for flavour in (*FLAVOURS, "plain"):
-                    wrong += [
-                        (above, below, flavour, name, got)
-                        for name, got in process[flavour][place].items()
-                        if got != expected(name, got)
-                    ]
-        for above in run:
-            bad = any(case[:2] == (above, below) for case in wrong)
-            rows[above] += f"{'DIFFERENT' if bad else 'bit-equal':>14}"
-    print("\n".join(rows.values()))
-    assert not wrong, wrong[:10]
-
-
-def test_a_sample_of_shapes(server, tmp_path) -> None:
-    seed = random.SystemRandom().randrange(1 << 32)
-    print(f"seed {seed}")
-    others = ["2 replicas", "2 workers", "2 partitions"]
-    check(server, ["one device", random.Random(seed).choice(others)], tmp_path)
-
-
-@pytest.mark.long
-def test_every_shape_is_restored_under_every_other(server, tmp_path) -> None:
-    check(server, list(strategies(server)), tmp_path)
+    for below in shapes:
+        for process in run_under(server, below, "restore_shapes", [*places.values()]):
+            for above, flavour in itertools.product(shapes, (*FLAVOURS, "plain")):
+                found = process[flavour][places[above]]
+                wrong += [
+                    f"{name} of {flavour}, saved under {above}, restored under {below}: {got}"
+                    for name, got in found.items()
+                    if got != expected(name, got)
+                ]
+    assert not wrong, "\n".join(wrong[:10])
 
 
 def expected(name: str, got: str) -> str:
@@ -92,3 +64,15 @@ def expected(name: str, got: str) -> str:
     dtype, _, rest = got.partition("(")
     shape = tuple(int(side) for side in rest.partition(")")[0].split(",") if side.strip())
     return digest(value_of(name, shape, dtype))
+
+
+def test_a_sample_of_shapes(server, tmp_path) -> None:
+    seed = random.SystemRandom().randrange(1 << 32)
+    print(f"seed {seed}")
+    other = random.Random(seed).choice(["2 replicas", "2 workers", "2 partitions"])
+    check(server, ["one device", other], tmp_path)
+
+
+@pytest.mark.long
+def test_every_shape_is_restored_under_every_other(server, tmp_path) -> None:
+    check(server, SHAPES, tmp_path)

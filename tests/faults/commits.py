@@ -1,9 +1,9 @@
 """Runs saves, replacements, rotations and deletions in memory, and judges what any fault leaves.
 
 A kill needs no process: a scenario runs once, and what is kept before and after each step, and amid
-each write, is what a process leaves that is killed there. The recovery of each such state runs once
-as well, and is killed in the same way. So all kills, and all kills of recoveries, are as many calls
-of the code as there are different states.
+each write, is what a process leaves that is killed there; and what of it was promised, is what a
+loss of power leaves. The recovery of each such state runs once as well, and is killed in the same
+way. So all of these are as many calls of the code as there are different states.
 
 The oracle knows what was asked for and what returned, and names of files: of TensorFlow's format,
 of the record, and of the state file. It does not know how a save commits.
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import re
 import threading
 from collections import Counter
@@ -37,6 +38,7 @@ FOREIGN = 7
 VERSIONS = range(1, 10)
 _DATA = re.compile(r"(?P<base>.+)\.data-(?P<shard>\d{5})-of-(?P<shards>\d{5})", re.DOTALL)
 _KNOWN = {"checkpoint", ".tfckpt.lock"}
+_AWAY = "quarantine/"
 
 
 @cache
@@ -56,15 +58,16 @@ def version_of(values: Mapping[str, np.ndarray] | None) -> int:
     """
     if values is None:
         return ABSENT
+    bits = {key: (value.dtype, value.shape, value.tobytes()) for key, value in values.items()}
     for version in VERSIONS:
-        if all(
-            key in values
-            and values[key].dtype == value.dtype
-            and np.array_equal(values[key], value)
-            for key, value in values_of(version).items()
-        ) and len(values) == len(values_of(version)):
+        found = values_of(version).items()
+        if bits == {key: (value.dtype, value.shape, value.tobytes()) for key, value in found}:
             return version
     raise AssertionError(f"a mixture: { {key: value.tolist() for key, value in values.items()} }")
+
+
+def exported(version: int) -> bytes:
+    return b"".join(value.tobytes() for value in values_of(version).values())
 
 
 class Place(NamedTuple):
@@ -106,27 +109,34 @@ class Step:
     name: str = ""
 
 
-def _save(name: str, version: int) -> Step:
+def save(name: str, version: int) -> Step:
     return Step("save", version, name)
 
 
 SCENARIOS: dict[str, tuple[Step, ...]] = {
-    "first save": (_save("ckpt-1", 1),),
-    "two names": (_save("ckpt-1", 1), _save("ckpt-2", 2)),
+    "first save": (save("ckpt-1", 1),),
+    "two names": (save("ckpt-1", 1), save("ckpt-2", 2)),
     "new name": (Step("save_new", 1, "ckpt-1"),),
     "keep one": (Step("number", 1), Step("number", 2), Step("number", 3)),
-    "over": (_save("ckpt-1", 1), _save("ckpt-1", 2), _save("ckpt-1", 3)),
-    "again": (_save("ckpt-1", 1), Step("delete", ABSENT, "ckpt-1"), _save("ckpt-1", 2)),
-    "annotated": (_save("ckpt-1", 1), Step("annotate", 1, "ckpt-1"), _save("ckpt-2", 2)),
-    "fixed name": (_save("best", 1), _save("best", 2), _save("best", 3)),
+    "over": (save("ckpt-1", 1), save("ckpt-1", 2), save("ckpt-1", 3)),
+    "again": (save("ckpt-1", 1), Step("delete", ABSENT, "ckpt-1"), save("ckpt-1", 2)),
+    "annotated": (save("ckpt-1", 1), Step("annotate", 1, "ckpt-1"), save("ckpt-2", 2)),
+    "move away": (save("ckpt-1", 1), save("ckpt-2", 2), Step("quarantine", 1, "ckpt-1")),
+    "export": (save("ckpt-1", 1), Step("export", 1, "all.npz")),
+    "fixed name": (save("best", 1), save("best", 2), save("best", 3)),
 }
 KEEP = 1
 """How many the saves that choose their number keep."""
 
 
 def runs_at(place: Place, scenario: str) -> bool:
-    """Whether a scenario runs there: in a store, no name is written over."""
-    return place.renames or scenario not in ("fixed name", "over")
+    """Whether a scenario runs there: in a store, no name is written over, and no file exported."""
+    return place.renames or scenario not in ("fixed name", "over", "export")
+
+
+def moved(name: str) -> str:
+    """Where a checkpoint is in quarantine."""
+    return f"{_AWAY}{name}/{name}"
 
 
 class Expected(NamedTuple):
@@ -136,11 +146,13 @@ class Expected(NamedTuple):
         at: name → the versions that it may have.
         elsewhere: the versions that any other name may have: of saves that chose their number.
         newest: of the numbered ones, the versions that the newest may have; None for any.
+        moving: the versions that what is moved away may have, there or where it was.
     """
 
     at: tuple[tuple[str, frozenset[int]], ...] = ()
     elsewhere: frozenset[int] = frozenset()
     newest: frozenset[int] | None = None
+    moving: frozenset[int] = frozenset()
 
 
 class Ledger:
@@ -150,17 +162,22 @@ class Ledger:
         self.at: dict[str, frozenset[int]] = {}
         self.elsewhere: frozenset[int] = frozenset()
         self.newest: frozenset[int] | None = None
+        self.moving: frozenset[int] = frozenset()
         self.given: set[str] = set()  # names of saves that chose their number
 
     @property
     def expected(self) -> Expected:
-        return Expected(tuple(sorted(self.at.items())), self.elsewhere, self.newest)
+        return Expected(tuple(sorted(self.at.items())), self.elsewhere, self.newest, self.moving)
 
     def allowed(self, name: str) -> frozenset[int]:
         return self.at.get(name, frozenset({ABSENT}) | self.elsewhere)
 
     def begin(self, step: Step, keep: int | None) -> None:
         new = frozenset({step.version})
+        if step.kind == "quarantine":
+            self.moving = self.allowed(step.name)
+            self.at |= dict.fromkeys((step.name, moved(step.name)), self.moving | {ABSENT})
+            return
         if step.kind != "number":
             self.at[step.name] = self.allowed(step.name) | new
             return
@@ -180,6 +197,8 @@ class Ledger:
                 if not struck:  # else what no rule keeps goes with the next save
                     self.at = dict.fromkeys(self.at, frozenset({ABSENT}))
         self.at[name] = new
+        if step.kind == "quarantine":
+            self.at |= {name: frozenset({ABSENT}), moved(name): self.moving}
 
 
 class Program:
@@ -200,6 +219,9 @@ class Program:
         for step in steps:
             if step.kind == "read":
                 self._read(step.name)
+                continue
+            index = f"{self._place.prefix(step.name)}.index"
+            if step.kind == "quarantine" and not self._files.exists(index):
                 continue
             if step.kind != "recover":
                 self._ledger.begin(step, self._keep)
@@ -225,6 +247,10 @@ class Program:
             protocol.delete(prefix, self._files)
         elif step.kind == "annotate":
             protocol.annotate(prefix, self._files)
+        elif step.kind == "quarantine":
+            protocol.quarantine(prefix, self._files)
+        elif step.kind == "export":
+            protocol.export(prefix, exported(step.version), self._files)
         else:
             write = protocol.save if step.kind == "save" else protocol.save_new
             write(prefix, values_of(step.version), self._files)
@@ -243,24 +269,28 @@ class Program:
 
 
 class Seen(NamedTuple):
-    """What a reader finds: name → version, or the text of what is wrong; and what is left over."""
+    """What a reader finds: name → version, or the text of what is wrong; and what is left over.
+
+    ``gone`` is what the state file names and is not there.
+    """
 
     found: tuple[tuple[str, int | str], ...]
     left_over: tuple[str, ...]
+    gone: tuple[str, ...]
 
 
 class Judge:
     """Reads, recovers and saves again, each different state once.
 
-    Attributes:
-        recoveries: how many have been killed and run again.
+    ``power`` is whether the states are those after a loss of power: what is being deleted may have
+    lost any of its files then, until the recovery. ``alone`` is whether only one manager saved: two
+    in a store may write the state file in any order.
     """
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
+    def __init__(self, place: Place, *, power: bool = False, alone: bool = True) -> None:
+        self._place, self._power, self._alone = place, power, alone
         self._seen: dict[State, Seen] = {}
         self._recovered: dict[State, tuple[State, ...]] = {}
-        self._settled: dict[State, State] = {}
         self._saved: dict[tuple[State, str], tuple[State, str]] = {}
 
     def problems(self, state: State, expected: Expected, *, killed: bool = True) -> list[str]:
@@ -273,19 +303,15 @@ class Judge:
         *amid, settled = self.recovered(state)
         for number, each in enumerate(amid if killed else ()):
             found += self.wrong(each, expected, f"amid a recovery, at {number}: ")
-            again = self.settled(each)
+            again = self.recovered(each)[-1]
             found += self._whole(again, expected, f"recovered once more after {number}: ")
         found += self._whole(settled, expected, "recovered: ")
         for before, when in ((settled, "saved after a recovery"), (state, "saved at once")):
             found += self._next(before, expected, when)
         return sorted({*found})
 
-    def deaths(self, state: State) -> int:
-        """In how many places its recovery was killed."""
-        return len(self.recovered(state)) - 1
-
     def recovered(self, state: State) -> tuple[State, ...]:
-        """What is kept at each step of a recovery, the last being that after it."""
+        """What is kept at each step of a recovery, where it may be killed; the last, after it."""
         if state not in self._recovered:
             kept, passed = Kept(state), {state: None}
             files = self._place.files(kept, watch=lambda: passed.update({kept.state(): None}))
@@ -295,27 +321,29 @@ class Judge:
             self._recovered[state] = (*passed, kept.state())
         return self._recovered[state]
 
-    def settled(self, state: State) -> State:
-        if state not in self._settled:
-            kept = Kept(state)
-            with process(SEED + 2):
-                protocol.recover(self._place.directory, self._place.files(kept))
-            self._settled[state] = kept.state()
-        return self._settled[state]
-
     def seen(self, state: State) -> Seen:
         if state not in self._seen:
             self._seen[state] = look(self._place, state)
         return self._seen[state]
 
-    def wrong(self, state: State, expected: Expected, when: str = "") -> list[str]:
+    def wrong(
+        self, state: State, expected: Expected, when: str = "", *, recovered: bool = False
+    ) -> list[str]:
         found, at = dict(self.seen(state).found), dict(expected.at)
-        wrong = []
+        gone = self.seen(state).gone if self._alone else ()
+        wrong = [f"lost: {when}{name} is gone, and the state file names it" for name in gone]
+        away = [name for name in at if name.startswith(_AWAY)]
         for name in {*found, *at}:
             version = found.get(name, ABSENT)
             allowed = at.get(name, frozenset({ABSENT}) | expected.elsewhere)
-            if version not in allowed:
+            torn = (self._power or away) and not recovered and isinstance(version, str)
+            if version not in allowed and not (torn and ABSENT in allowed):
                 wrong.append(f"lost: {when}{name} is {version}, not one of {sorted(allowed)}")
+        for name in away if recovered and ABSENT not in expected.moving else ():
+            here = name.rpartition("/")[2]
+            both = {found.get(name, ABSENT), found.get(here, ABSENT)}
+            if ABSENT in at[here] and not both & expected.moving:
+                wrong.append(f"lost: {when}{name} is nowhere")
         numbered = [name for name in found if name.startswith(f"{protocol.NAME}-")]
         newest = max(numbered, key=lambda name: int(name.rpartition("-")[2]), default="")
         if expected.newest is not None and found.get(newest, ABSENT) not in expected.newest:
@@ -325,7 +353,7 @@ class Judge:
     def _whole(self, state: State, expected: Expected, when: str) -> list[str]:
         left = self.seen(state).left_over
         over = [f"left over: {when}{', '.join(left)}"] if left else []
-        return self.wrong(state, expected, when) + over
+        return self.wrong(state, expected, when, recovered=True) + over
 
     def _next(self, state: State, expected: Expected, when: str) -> list[str]:
         """One more save, under the name that was saved to, or the next number."""
@@ -339,7 +367,7 @@ class Judge:
             only = Expected(((name, frozenset({NEXT})),), frozenset(), frozenset({NEXT}))
             return self._whole(after, only, f"{when}: ")
         found = []
-        for name, _ in expected.at:
+        for name in (name for name, _ in expected.at if "/" not in name):
             after, made = self._saved_next(state, name)
             if not made:  # refused: all is as it was, and there is one of the name
                 found += self.wrong(after, expected, f"{when} as {name}, refused: ")
@@ -347,20 +375,20 @@ class Judge:
                     found.append(f"lost: {when}: {name} is free, and refused")
                 continue
             at = {**dict(expected.at), name: frozenset({NEXT})}
-            if when.endswith("at once"):  # another name is recovered by its own next save
-                found += self.wrong(after, Expected(tuple(at.items())), f"{when} as {name}: ")
-            else:
-                found += self._whole(after, Expected(tuple(at.items())), f"{when} as {name}: ")
+            then = expected._replace(at=tuple(at.items()), elsewhere=frozenset(), newest=None)
+            # another name is recovered by its own next save
+            check = self.wrong if when.endswith("at once") else self._whole
+            found += check(after, then, f"{when} as {name}: ")
         return found
 
     def _saved_next(self, state: State, name: str) -> tuple[State, str]:
         if (state, name) not in self._saved:
-            kept = Kept(state)
-            step = Step("save", NEXT, name) if name else Step("number", NEXT)
-            made = ""
-            refused = (SaveError,) if name and not self._place.renames else ()
+            kept, made, is_file = Kept(state), "", name.endswith(".npz")
+            kind = "export" if is_file else "save" if name else "number"
+            refused = (SaveError,) if name and (is_file or not self._place.renames) else ()
             with process(SEED + 3), contextlib.suppress(*refused):
-                made = Program(self._place, self._place.files(kept), Ledger()).do(step)
+                program = Program(self._place, self._place.files(kept), Ledger())
+                made = program.do(Step(kind, NEXT, name))
             self._saved[state, name] = kept.state(), made
         return self._saved[state, name]
 
@@ -383,7 +411,8 @@ def look(place: Place, state: State) -> Seen:
     listed = [prefix.removeprefix(inside) for prefix in protocol.listing(place.directory, files)]
     indexed = [name.removesuffix(".index") for name in names if name.endswith(".index")]
     found: dict[str, int | str] = {}
-    for name in sorted({*listed, *(name for name in indexed if "/" not in name)}):
+    here = (name for name in indexed if "/" not in name or name.startswith(_AWAY))
+    for name in sorted({*listed, *here}):
         try:
             found[name] = version_of(protocol.read(place.prefix(name), files))
         except (AssertionError, *protocol.FAILED) as error:  # noqa: PERF203 (each may fail)
@@ -392,10 +421,23 @@ def look(place: Place, state: State) -> Seen:
     for name in indexed:
         if f"{name}.tfckpt.json" in names or name in found:
             belongs |= {f"{name}.index", f"{name}.tfckpt.json", *data_of(name, names)}
+    for name in (name for name in names if name.endswith(".npz")):
+        versions = [version for version in VERSIONS if names[name] == exported(version)]
+        found[name] = versions[0] if versions else "half of it"
+        belongs.add(name)
+    belongs |= {above for name in belongs for above in _above(name)}
     root = place.directory
     directories = [each for each in state.directories if each.startswith(f"{root}/")]
     left = {*names, *(each.removeprefix(f"{root}/") for each in directories)} - belongs
-    return Seen(tuple(found.items()), tuple(sorted(left)))
+    named = re.findall(rb'paths?: "([^"]+)"', names.get("checkpoint", b""))
+    gone = sorted({os.path.split(each.decode())[1] for each in named} - {*found})
+    return Seen(tuple(found.items()), tuple(sorted(left)), tuple(gone))
+
+
+def _above(name: str) -> Iterator[str]:
+    while "/" in name:
+        name = name.rpartition("/")[0]
+        yield name
 
 
 def data_of(name: str, names: Iterable[str]) -> set[str]:
@@ -423,12 +465,28 @@ class Moment(NamedTuple):
 
 def moments(place: Place, scenario: str) -> list[Moment]:
     """Every different place where it can be killed, and the end."""
+    return _watched(place, scenario, lambda kept: [kept.state()])
+
+
+def losses(place: Place, scenario: str, *, syncs: bool = True) -> list[Moment]:
+    """What a loss of power may leave at each of these places."""
+    return _watched(place, scenario, Kept.losses, syncs=syncs)
+
+
+def _watched(
+    place: Place,
+    scenario: str,
+    left: Callable[[Kept], Iterable[State]],
+    *,
+    syncs: bool = True,
+) -> list[Moment]:
     kept, found, ledger = place.empty(), dict[tuple[State, Expected], str](), Ledger()
     files = place.files(kept)
+    files.syncs = syncs
 
     def watch() -> None:
-        case = f"{place}/{scenario}/{len(files.steps)}"
-        found.setdefault((kept.state(), ledger.expected), case)
+        for state in left(kept):
+            found.setdefault((state, ledger.expected), f"{place}/{scenario}/{len(files.steps)}")
 
     files.watch = watch
     program = Program(place, files, ledger)
@@ -459,8 +517,7 @@ def faults(steps: int) -> Iterator[Fault]:
 def live_through(place: Place, scenario: str, fault: Fault, judge: Judge) -> tuple[int, list[str]]:
     """What is wrong after each call of a program in which something fails.
 
-    Before it stands how often the program was killed, too: in the call that is struck first, at
-    each step that follows.
+    Before it stands how often the program was killed, too: in the call that is struck first.
     """
     kept, amid, ledger = place.empty(), dict[Moment, None](), Ledger()
     files = place.files(kept, fault=fault)
@@ -480,6 +537,10 @@ def live_through(place: Place, scenario: str, fault: Fault, judge: Judge) -> tup
             found += [
                 f"call {number}: {text}" for text in judge.wrong(kept.state(), ledger.expected)
             ]
+    if not place.renames:  # there, what was given up may still arrive
+        puts = Counter(step for step in files.steps if step.startswith("put ") and ".data-" in step)
+        reused = [step for step, count in puts.items() if count > 1 and files.struck]
+        found += [f"lost: {step} again" for step in reused if scenario == "keep one"]
     ends = [*amid, Moment("at the end", kept.state(), ledger.expected)]
     for moment in ends:
         problems = judge.problems(moment.state, moment.expected)

@@ -7,6 +7,10 @@ between: a process that is killed leaves exactly that. A step can fail, with or 
 
 A disk has directories, files that grow while they are written, and renames that are atomic. A store
 has neither: an object is there, whole, once it is closed, and a rename is a copy and a deletion.
+
+After a loss of power, a disk holds what it has promised: a file's content when it was fsynced, and
+a directory's entries when that was. Of what came later, any part may be there. A rename is one
+change, promised with the directory of the new name.
 """
 
 from __future__ import annotations
@@ -18,14 +22,12 @@ import os
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from faults.protocol import temporary
-
 from tfckpt.errors import SaveError, UnsupportedCheckpointError
-from tfckpt.stored.io.files import Handle, UnlockedFile
+from tfckpt.stored.io.files import Handle, UnlockedFile, temporary
 from tfckpt.stored.io.locks import NotAFileError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from typing_extensions import Buffer
 
@@ -46,16 +48,83 @@ class State(NamedTuple):
 EMPTY = State(frozenset(), frozenset())
 
 
+@dataclasses.dataclass(eq=False)
+class File:
+    """What it holds, and what of that was promised."""
+
+    data: bytes
+    synced: bytes = b""
+
+
 class Kept:
     """The files of a disk or the objects of a store."""
 
     def __init__(self, state: State = EMPTY) -> None:
-        self.files = dict(state.files)
+        self.files = {path: File(data, data) for path, data in state.files}
         self.directories = set(state.directories)
         self.locks: dict[str, MemoryLock] = {}  # which end with their process
+        self._durable = dict(self.files)
+        self._pending: list[dict[str, File | None]] = []
 
     def state(self) -> State:
-        return State(frozenset(self.files.items()), frozenset(self.directories))
+        return _state(self.files, self.directories, lambda file: file.data)
+
+    def change(self, entries: dict[str, File | None]) -> None:
+        """What names lead to from now on, that of the new name first."""
+        self._pending.append(entries)
+        _apply(self.files, entries)
+
+    def sync_directory(self, directory: str) -> None:
+        pending, self._pending = self._pending, []
+        for entries in pending:
+            if os.path.split(next(iter(entries)))[0] == directory:
+                _apply(self._durable, entries)
+                for earlier in self._pending:  # such as that of a file that was renamed
+                    for path in entries:
+                        earlier.pop(path, None)
+            else:
+                self._pending.append(entries)
+        self._pending = [entries for entries in self._pending if entries]
+
+    def losses(self) -> Iterator[State]:
+        """What a loss of power may leave: each number of changes, or all but one of them."""
+        pending = self._pending
+        some = [pending[:count] for count in range(len(pending) + 1)]
+        some += [pending[:count] + pending[count + 1 :] for count in range(len(pending) - 1)]
+        for changes in some:
+            files = dict(self._durable)
+            for entries in changes:
+                _apply(files, entries)
+            for survives in _SURVIVES:
+                yield _state(files, self.directories, survives)
+
+
+def _apply(files: dict[str, File], entries: dict[str, File | None]) -> None:
+    for path, file in entries.items():
+        if file is None:
+            files.pop(path, None)
+        else:
+            files[path] = file
+
+
+def _state(
+    files: dict[str, File], directories: set[str], content: Callable[[File], bytes]
+) -> State:
+    above = {os.path.split(path)[0] for path in files} if directories else set()
+    found = frozenset((path, content(file)) for path, file in files.items())
+    return State(found, frozenset(directories | above))
+
+
+def _unless_synced(damage: Callable[[bytes], bytes]) -> Callable[[File], bytes]:
+    return lambda file: file.data if file.data == file.synced else damage(file.data)
+
+
+_SURVIVES: tuple[Callable[[File], bytes], ...] = (
+    lambda file: file.data,
+    lambda file: file.synced,
+    _unless_synced(lambda data: data[: len(data) // 2]),
+    _unless_synced(lambda data: bytes(len(data))),
+)
 
 
 class How(str, Enum):
@@ -99,7 +168,10 @@ class MemoryFiles:
     Attributes:
         steps: each that was begun.
         struck: whether one has failed.
+        syncs: whether fsync does anything.
     """
+
+    syncs = True
 
     def __init__(
         self,
@@ -111,7 +183,7 @@ class MemoryFiles:
         turn: Callable[[], None] = nothing,
         tells: bool = True,
     ) -> None:
-        self.kept, self._renames = kept, renames
+        self.kept, self.renames = kept, renames
         self._fault, self.watch, self.turn, self._tells = fault, watch, turn, tells
         self._made: set[str] = set()
         self.steps: list[str] = []
@@ -141,9 +213,14 @@ class MemoryFiles:
             full = self._fault is not None and self._fault.how is How.FULL
             raise _error(errno.ENOSPC if full else errno.EIO, path)
 
-    @property
-    def renames(self) -> bool:
-        return self._renames
+    def put(self, path: str, data: bytes, *, synced: bool = True) -> None:
+        """A file of that name, or an object, or another content of the file."""
+        if path in self.kept.files and self.renames:
+            self.kept.files[path].data = data
+        else:
+            self.kept.change({path: File(data)})
+        if synced and self.syncs:
+            self.kept.files[path].synced = data
 
     def open_read(self, path: str) -> MemoryHandle:
         self.turn()
@@ -154,14 +231,14 @@ class MemoryFiles:
     def create(self, path: str) -> MemoryOutput:
         if self.exists(path):
             raise _error(errno.EEXIST, path)
-        if self._renames:
+        if self.renames:
             self._check_parent(path)
-            self.step("create", path, lambda: self._put(path, b""))
+            self.step("create", path, lambda: self.put(path, b"", synced=False))
         return MemoryOutput(self, path)
 
     def write_atomic(self, path: str, data: bytes) -> None:
-        if not self._renames:
-            self.step("put", path, lambda: self._put(path, data))
+        if not self.renames:
+            self.step("put", path, lambda: self.put(path, data))
             return
         if self._is_directory(path):
             raise SaveError(f"{path}: is a directory, not a regular file; nothing was written")
@@ -171,8 +248,8 @@ class MemoryFiles:
                 self.step(
                     "write",
                     unfinished,
-                    lambda: self._put(unfinished, data),
-                    lambda: self._put(unfinished, data[: len(data) // 2]),
+                    lambda: self.put(unfinished, data),
+                    lambda: self.put(unfinished, data[: len(data) // 2], synced=False),
                 )
                 self.rename(unfinished, path)
             except BaseException:
@@ -183,33 +260,34 @@ class MemoryFiles:
 
     def lock(self, path: str, new: bytes | None = None) -> LockedFile:
         self.turn()
-        if self._renames and self._is_directory(path):
+        if self.renames and self._is_directory(path):
             raise _error(errno.EEXIST, path) if new is not None else NotAFileError(path)
         if new is None:
             self._content(path)
         elif path in self.kept.files:
             raise _error(errno.EEXIST, path)
         else:
-            if self._renames:
+            if self.renames:
                 self._check_parent(path)
             self.step("create", path, lambda: self._create(path, new))
-        if not self._renames:
+        if not self.renames:
             return UnlockedFile(path, self)
         if path in self.kept.locks:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), path)
         return MemoryLock(self, path)
 
     def rename(self, source: str, target: str) -> None:
-        if self._renames:
-            self.turn()
-            self._content(source)
-            self._check_parent(target)
-            self.step("rename", target, lambda: self._put(target, self.kept.files.pop(source)))
-            return
         self.turn()
         data = self._content(source)
-        self.step("copy", target, lambda: self._put(target, data))
-        self.step("remove", source, lambda: self._drop(source))
+        if self.renames:
+            self._check_parent(target)
+            change = self.kept.change
+            self.step(
+                "rename", target, lambda: change({target: self.kept.files[source], source: None})
+            )
+        else:
+            self.step("copy", target, lambda: self.put(target, data))
+            self.step("remove", source, lambda: self._drop(source))
 
     def link(self, source: str, target: str) -> None:
         raise _error(errno.ENOTSUP, target)
@@ -227,7 +305,7 @@ class MemoryFiles:
         }
         if path in self.kept.files:
             raise _error(errno.ENOTDIR, path)
-        if not names and path not in (self.kept.directories if self._renames else self._made):
+        if not names and path not in (self.kept.directories if self.renames else self._made):
             raise _error(errno.ENOENT, path)
         return sorted(names)
 
@@ -245,9 +323,9 @@ class MemoryFiles:
 
     def remove(self, path: str) -> None:
         self.turn()
-        if self._renames and self._is_directory(path):
+        if self.renames and self._is_directory(path):
             raise _error(errno.EISDIR, path)
-        if self._renames or self._tells:
+        if self.renames or self._tells:
             self._content(path)
         self.step("remove", path, lambda: self._drop(path))
 
@@ -264,7 +342,7 @@ class MemoryFiles:
                 self.step("rmdir", name, lambda name=name: self.kept.directories.discard(name))
 
     def makedirs(self, path: str) -> None:
-        if not self._renames:
+        if not self.renames:
             self._made.add(path)
             return
         while path not in self.kept.directories and path.strip("/"):
@@ -275,33 +353,30 @@ class MemoryFiles:
         return None
 
     def fsync(self, path: str) -> None:
-        if self._renames:
-            self.step("fsync", path)
+        if self.renames:
+            self.step("fsync", path, lambda: self.put(path, self._content(path)))
 
     def fsync_dir(self, path: str) -> None:
-        if self._renames:
-            self.step("fsync", path)
-
-    def _put(self, path: str, data: bytes) -> None:
-        self.kept.files[path] = data
+        if self.renames:
+            sync = self.kept.sync_directory if self.syncs else lambda _: None
+            self.step("fsync", path, lambda: sync(path))
 
     def _create(self, path: str, data: bytes) -> None:
         if path in self.kept.files:  # of two at the same time, one succeeds
             raise _error(errno.EEXIST, path)
-        self._put(path, data)
+        self.put(path, data)
 
     def _drop(self, path: str) -> None:
-        self.kept.files.pop(path, None)
+        self.kept.change({path: None})
         self.kept.locks.pop(path, None)
 
     def _content(self, path: str) -> bytes:
-        try:
-            return self.kept.files[path]
-        except KeyError:
-            raise _error(errno.ENOENT, path) from None
+        if path not in self.kept.files:
+            raise _error(errno.ENOENT, path)
+        return self.kept.files[path].data
 
     def _is_directory(self, path: str) -> bool:
-        if self._renames:
+        if self.renames:
             return path in self.kept.directories
         return any(name.startswith(f"{path}/") for name in self.kept.files)
 
@@ -320,9 +395,11 @@ class MemoryLock:
         files.kept.locks[path] = self
 
     def write(self, data: bytes) -> None:
-        put, path = self._files._put, self._path
+        put, path = self._files.put, self._path
         half = data[: len(data) // 2]
-        self._files.step("write", path, lambda: put(path, data), lambda: put(path, half))
+        self._files.step(
+            "write", path, lambda: put(path, data), lambda: put(path, half, synced=False)
+        )
 
     def close(self) -> None:
         if self._files.kept.locks.get(self._path) is self:
@@ -359,27 +436,23 @@ class MemoryOutput:
 
     def write(self, data: Buffer) -> None:
         before, new = self._data, bytes(memoryview(data).cast("B"))
-        if not self._files.renames:
-            self._data += new
-            return
-        put = self._files._put
-        self._files.step(
-            "write",
-            self._path,
-            lambda: put(self._path, before + new),
-            lambda: put(self._path, before + new[: len(new) // 2]),
-        )
-        self._data += new
+        put, path, half = self._files.put, self._path, len(new) // 2
+        if self._files.renames:
+            self._files.step(
+                "write",
+                path,
+                lambda: put(path, before + new, synced=False),
+                lambda: put(path, before + new[:half], synced=False),
+            )
+        self._data = before + new
 
     def sync(self) -> None:
         self._files.fsync(self._path)
 
     def close(self) -> None:
-        if self._open:
-            self._open = False
-            if not self._files.renames:
-                data = self._data
-                self._files.step("put", self._path, lambda: self._files._put(self._path, data))
+        is_open, self._open = self._open, False
+        if is_open and not self._files.renames:
+            self._files.step("put", self._path, lambda: self._files.put(self._path, self._data))
 
 
 def _error(code: int, path: str) -> OSError:

@@ -16,16 +16,14 @@
 #include <stdio.h>
 #include <stdio_ext.h>
 #include <string.h>
-#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
-enum { COUNT, KILL_BEFORE, KILL_AFTER, TORN, NO_SPACE, IO_ERROR, MODES };  /* as in injection.py */
+enum { COUNT, KILL, TORN, NO_SPACE, IO_ERROR, MODES };  /* as in libc.py */
 enum { CREATES = 1, WRITES = 2, DELETES = 4, SYNCS = 8 };
-enum { PASS, FAIL, AFTER, HALF };
+enum { PASS, FAIL, HALF };
 
 static struct {
     atomic_int on;
@@ -45,10 +43,6 @@ void faults_arm(const char *directory, long n, int mode, int once, int log) {
 void faults_disarm(void) { atomic_store(&armed.on, 0); }
 
 long faults_count(int mode) { return atomic_load(&calls[mode]); }
-
-#define REAL(result, name, ...)                                                \
-    static result (*real)(__VA_ARGS__);                                        \
-    if (!real) real = (result(*)(__VA_ARGS__))dlsym(RTLD_NEXT, #name)
 
 static void die(void) { syscall(SYS_kill, getpid(), SIGKILL); for (;;) pause(); }
 
@@ -80,187 +74,105 @@ static int judge(int kind, const char *call, const char *path) {
         int length = snprintf(line, sizeof line, "fault %s %s\n", call, path);
         syscall(SYS_write, armed.log, line, (size_t)length);
     }
-    switch (armed.mode) {
-    case KILL_BEFORE: die(); return FAIL;
-    case KILL_AFTER: return AFTER;
-    case TORN: return HALF;
-    case NO_SPACE: errno = ENOSPC; return FAIL;
-    default: errno = EIO; return FAIL;
-    }
+    if (armed.mode == KILL) die();
+    errno = armed.mode == NO_SPACE ? ENOSPC : EIO;
+    return armed.mode == TORN ? HALF : FAIL;
+}
+
+/* What leads to an open file or directory: its path, into `path`. */
+static int find(int fd, char path[PATH_MAX]) {
+    char link[64];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    int saved = errno;
+    ssize_t length = readlink(link, path, PATH_MAX - 1);
+    errno = saved;
+    if (length <= 0) return 0;
+    path[length] = 0;
+    return 1;
 }
 
 static int judge_fd(int kind, const char *call, int fd) {
-    if (!atomic_load(&armed.on)) return PASS;
-    char link[64], path[PATH_MAX];
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    int saved = errno;
-    ssize_t length = readlink(link, path, sizeof path - 1);
-    errno = saved;
-    if (length <= 0) return PASS;
-    path[length] = 0;
-    return judge(kind, call, path);
+    char path[PATH_MAX];
+    return atomic_load(&armed.on) && find(fd, path) ? judge(kind, call, path) : PASS;
 }
 
 static int judge_at(int kind, const char *call, int fd, const char *path) {
     if (!atomic_load(&armed.on)) return PASS;
     if (path[0] == '/') return judge(kind, call, path);
     char base[PATH_MAX] = "", whole[2 * PATH_MAX];
-    if (fd == AT_FDCWD) {
-        if (!getcwd(base, sizeof base)) return PASS;
-    } else {
-        char link[64];
-        snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-        ssize_t length = readlink(link, base, sizeof base - 1);
-        if (length <= 0) return PASS;
-        base[length] = 0;
-    }
+    if (!(fd == AT_FDCWD ? !!getcwd(base, sizeof base) : find(fd, base))) return PASS;
     snprintf(whole, sizeof whole, "%s/%s", base, path);
     return judge(kind, call, whole);
 }
 
-static int judge_two(const char *call, int fd1, const char *path1, int fd2, const char *path2) {
-    const char *path = path2;
-    int fd = fd2;
-    if (atomic_load(&armed.on) && path1[0] == '/' && path2[0] == '/' && !inside(path2))
-        path = path1, fd = fd1;  /* moved out of the directory */
-    return judge_at(CREATES, call, fd, path);
+static int judge_stream(int kind, const char *call, FILE *file) {
+    return __fwritable(file) ? judge_fd(kind, call, fileno(file)) : PASS;
 }
 
-/* A call that happens as a whole or not at all. */
-#define WHOLE(verdict, type, failed, action)                                   \
-    do {                                                                       \
-        int verdict_ = (verdict);                                              \
-        if (verdict_ == FAIL) return failed;                                   \
-        type result_ = (action);                                               \
-        if (verdict_ == AFTER) die();                                          \
-        return result_;                                                        \
-    } while (0)
+static int judge_two(const char *call, const char *source, const char *target) {
+    int leaves = atomic_load(&armed.on) && target[0] == '/' && !inside(target);
+    return judge_at(CREATES, call, AT_FDCWD, leaves ? source : target);
+}
 
-#define OPEN_MODE(flags)                                                       \
-    mode_t mode = 0;                                                           \
-    if ((flags) & (O_CREAT | O_TMPFILE)) {                                     \
+#define REAL(result, name, ...)                                                \
+    static result (*real)(__VA_ARGS__);                                        \
+    if (!real) real = (result(*)(__VA_ARGS__))dlsym(RTLD_NEXT, #name)
+
+/* `int name(…)` of these parameters, judged by an expression of them. */
+#define CALL(name, verdict, parameters, arguments, failed)                     \
+    int name parameters {                                                      \
+        static int(*real) parameters;                                          \
+        if (!real) real = (int(*) parameters)dlsym(RTLD_NEXT, #name);          \
+        return (verdict) == FAIL ? failed : real arguments;                    \
+    }
+
+/* `ssize_t name(fd, …, size…)`; half of it is another call. */
+#define WRITE(name, parameters, arguments, half)                               \
+    ssize_t name parameters {                                                  \
+        static ssize_t(*real) parameters;                                      \
+        if (!real) real = (ssize_t(*) parameters)dlsym(RTLD_NEXT, #name);      \
+        int verdict = judge_fd(WRITES, #name, fd);                             \
+        if (verdict == HALF) { real half; die(); }                             \
+        return verdict == FAIL ? -1 : real arguments;                          \
+    }
+
+#define CHANGES(flags) ((flags) & (O_CREAT | O_TRUNC))
+#define OPEN(name, parameters, arguments, at)                                  \
+    int name parameters {                                                      \
+        static int(*real) parameters;                                          \
+        if (!real) real = (int(*) parameters)dlsym(RTLD_NEXT, #name);          \
         va_list rest;                                                          \
         va_start(rest, flags);                                                 \
-        mode = (mode_t)va_arg(rest, int);                                      \
+        mode_t mode = flags & (O_CREAT | O_TMPFILE) ? (mode_t)va_arg(rest, int) : 0; \
         va_end(rest);                                                          \
+        int verdict = CHANGES(flags) ? judge_at(CREATES, #name, at, path) : PASS; \
+        return verdict == FAIL ? -1 : real arguments;                          \
     }
-#define CHANGES(flags) ((flags) & (O_CREAT | O_TRUNC))
+OPEN(open, (const char *path, int flags, ...), (path, flags, mode), AT_FDCWD)
+OPEN(open64, (const char *path, int flags, ...), (path, flags, mode), AT_FDCWD)
+OPEN(openat, (int fd, const char *path, int flags, ...), (fd, path, flags, mode), fd)
+OPEN(openat64, (int fd, const char *path, int flags, ...), (fd, path, flags, mode), fd)
 
-#define OPEN(name)                                                             \
-    int name(const char *path, int flags, ...) {                               \
-        REAL(int, name, const char *, int, ...);                               \
-        OPEN_MODE(flags)                                                       \
-        WHOLE(CHANGES(flags) ? judge_at(CREATES, "open", AT_FDCWD, path) : PASS, int, -1, \
-              real(path, flags, mode));                                        \
-    }
-OPEN(open)
-OPEN(open64)
+/* Descriptors. */
 
-#define OPENAT(name)                                                           \
-    int name(int fd, const char *path, int flags, ...) {                       \
-        REAL(int, name, int, const char *, int, ...);                          \
-        OPEN_MODE(flags)                                                       \
-        WHOLE(CHANGES(flags) ? judge_at(CREATES, "openat", fd, path) : PASS, int, -1, \
-              real(fd, path, flags, mode));                                    \
-    }
-OPENAT(openat)
-OPENAT(openat64)
+WRITE(write, (int fd, const void *data, size_t size), (fd, data, size), (fd, data, size / 2))
+/* Never waits for the disk: what a kill leaves does not depend on it. */
+int fsync(int fd) { return judge_fd(SYNCS, "fsync", fd) == FAIL ? -1 : 0; }
+int fdatasync(int fd) { return judge_fd(SYNCS, "fdatasync", fd) == FAIL ? -1 : 0; }
 
-#define CREAT(name)                                                            \
-    int name(const char *path, mode_t mode) {                                  \
-        REAL(int, name, const char *, mode_t);                                 \
-        WHOLE(judge_at(CREATES, "creat", AT_FDCWD, path), int, -1, real(path, mode)); \
-    }
-CREAT(creat)
-CREAT(creat64)
+CALL(ftruncate, judge_fd(CREATES, "ftruncate", fd), (int fd, off_t size), (fd, size), -1)
+CALL(ftruncate64, judge_fd(CREATES, "ftruncate", fd), (int fd, off64_t size), (fd, size), -1)
+
+/* stdio: what fails is not written later either. */
 
 #define FOPEN(name)                                                            \
     FILE *name(const char *path, const char *mode) {                           \
         REAL(FILE *, name, const char *, const char *);                        \
         int verdict = strpbrk(mode, "wa+") ? judge_at(CREATES, "fopen", AT_FDCWD, path) : PASS; \
-        WHOLE(verdict, FILE *, NULL, real(path, mode));                        \
+        return verdict == FAIL ? NULL : real(path, mode);                      \
     }
 FOPEN(fopen)
 FOPEN(fopen64)
-
-/* Descriptors. */
-
-ssize_t write(int fd, const void *data, size_t size) {
-    REAL(ssize_t, write, int, const void *, size_t);
-    int verdict = judge_fd(WRITES, "write", fd);
-    if (verdict == HALF) { real(fd, data, size / 2); die(); }
-    WHOLE(verdict, ssize_t, -1, real(fd, data, size));
-}
-
-#define PWRITE(name, offset_type)                                              \
-    ssize_t name(int fd, const void *data, size_t size, offset_type offset) {  \
-        REAL(ssize_t, name, int, const void *, size_t, offset_type);           \
-        int verdict = judge_fd(WRITES, "pwrite", fd);                          \
-        if (verdict == HALF) { real(fd, data, size / 2, offset); die(); }      \
-        WHOLE(verdict, ssize_t, -1, real(fd, data, size, offset));             \
-    }
-PWRITE(pwrite, off_t)
-PWRITE(pwrite64, off64_t)
-
-ssize_t writev(int fd, const struct iovec *parts, int count) {
-    REAL(ssize_t, writev, int, const struct iovec *, int);
-    int verdict = judge_fd(WRITES, "writev", fd);
-    if (verdict == HALF) { real(fd, parts, count / 2); die(); }
-    WHOLE(verdict, ssize_t, -1, real(fd, parts, count));
-}
-
-ssize_t copy_file_range(int in, off64_t *from, int out, off64_t *to, size_t size, unsigned flags) {
-    REAL(ssize_t, copy_file_range, int, off64_t *, int, off64_t *, size_t, unsigned);
-    int verdict = judge_fd(WRITES, "copy_file_range", out);
-    if (verdict == HALF) { real(in, from, out, to, size / 2, flags); die(); }
-    WHOLE(verdict, ssize_t, -1, real(in, from, out, to, size, flags));
-}
-
-#define SENDFILE(name, offset_type)                                            \
-    ssize_t name(int out, int in, offset_type *offset, size_t size) {          \
-        REAL(ssize_t, name, int, int, offset_type *, size_t);                  \
-        int verdict = judge_fd(WRITES, "sendfile", out);                       \
-        if (verdict == HALF) { real(out, in, offset, size / 2); die(); }       \
-        WHOLE(verdict, ssize_t, -1, real(out, in, offset, size));              \
-    }
-SENDFILE(sendfile, off_t)
-SENDFILE(sendfile64, off64_t)
-
-/* Never waits for the disk: what a kill leaves does not depend on it. */
-#define SYNC(name)                                                             \
-    int name(int fd) { WHOLE(judge_fd(SYNCS, #name, fd), int, -1, 0); }
-SYNC(fsync)
-SYNC(fdatasync)
-
-#define FTRUNCATE(name, offset_type)                                           \
-    int name(int fd, offset_type size) {                                       \
-        REAL(int, name, int, offset_type);                                     \
-        WHOLE(judge_fd(CREATES, "ftruncate", fd), int, -1, real(fd, size));    \
-    }
-FTRUNCATE(ftruncate, off_t)
-FTRUNCATE(ftruncate64, off64_t)
-
-#define FALLOCATE(name, offset_type)                                           \
-    int name(int fd, int mode, offset_type offset, offset_type size) {         \
-        REAL(int, name, int, int, offset_type, offset_type);                   \
-        WHOLE(judge_fd(CREATES, "fallocate", fd), int, -1, real(fd, mode, offset, size)); \
-    }
-FALLOCATE(fallocate, off_t)
-FALLOCATE(fallocate64, off64_t)
-
-#define POSIX_FALLOCATE(name, offset_type)                                     \
-    int name(int fd, offset_type offset, offset_type size) {                   \
-        REAL(int, name, int, offset_type, offset_type);                        \
-        WHOLE(judge_fd(CREATES, "posix_fallocate", fd), int, errno, real(fd, offset, size)); \
-    }
-POSIX_FALLOCATE(posix_fallocate, off_t)
-POSIX_FALLOCATE(posix_fallocate64, off64_t)
-
-/* stdio: what fails is not written later either. */
-
-static int judge_stream(int kind, const char *call, FILE *file) {
-    return __fwritable(file) ? judge_fd(kind, call, fileno(file)) : PASS;
-}
 
 static void write_pending_and_die(FILE *file, size_t parts) {
     size_t pending = (size_t)(file->_IO_write_ptr - file->_IO_write_base);
@@ -268,110 +180,55 @@ static void write_pending_and_die(FILE *file, size_t parts) {
     die();
 }
 
-#define FWRITE(name)                                                           \
-    size_t name(const void *data, size_t size, size_t count, FILE *file) {     \
-        REAL(size_t, name, const void *, size_t, size_t, FILE *);              \
-        int verdict = judge_stream(WRITES, "fwrite", file);                    \
-        if (verdict == FAIL) { int why = errno; __fpurge(file); errno = why; return 0; } \
-        if (verdict == HALF) {                                                 \
-            real(data, 1, size * count / 2, file);                             \
-            write_pending_and_die(file, 1);                                    \
-        }                                                                      \
-        WHOLE(verdict, size_t, 0, real(data, size, count, file));              \
+static void forget_pending(FILE *file) {
+    int why = errno;
+    __fpurge(file);
+    errno = why;
+}
+
+size_t fwrite(const void *data, size_t size, size_t count, FILE *file) {
+    REAL(size_t, fwrite, const void *, size_t, size_t, FILE *);
+    int verdict = judge_stream(WRITES, "fwrite", file);
+    if (verdict == FAIL) forget_pending(file);
+    if (verdict == HALF) {
+        real(data, 1, size * count / 2, file);
+        write_pending_and_die(file, 1);
     }
-FWRITE(fwrite)
-#undef fwrite_unlocked
-FWRITE(fwrite_unlocked)
+    return verdict == FAIL ? 0 : real(data, size, count, file);
+}
 
 int fflush(FILE *file) {
     REAL(int, fflush, FILE *);
     if (!file || !atomic_load(&armed.on) || !__fpending(file)) return real(file);
     int verdict = judge_stream(WRITES, "fflush", file);
-    if (verdict == FAIL) { int why = errno; __fpurge(file); errno = why; return EOF; }
+    if (verdict == FAIL) forget_pending(file);
     if (verdict == HALF) write_pending_and_die(file, 2);
-    WHOLE(verdict, int, EOF, real(file));
+    return verdict == FAIL ? EOF : real(file);
 }
 
 int fclose(FILE *file) {
     REAL(int, fclose, FILE *);
     int verdict = __fwritable(file) && __fpending(file) ? judge_stream(WRITES, "fclose", file) : PASS;
     if (verdict == FAIL) {
+        forget_pending(file);
         int why = errno;
-        __fpurge(file);
         real(file);
         errno = why;
         return EOF;
     }
     if (verdict == HALF) write_pending_and_die(file, 2);
-    WHOLE(verdict, int, EOF, real(file));
+    return verdict == FAIL ? EOF : real(file);
 }
 
 /* Names. */
 
-int rename(const char *source, const char *target) {
-    REAL(int, rename, const char *, const char *);
-    WHOLE(judge_two("rename", AT_FDCWD, source, AT_FDCWD, target), int, -1, real(source, target));
-}
-
-int renameat(int from, const char *source, int to, const char *target) {
-    REAL(int, renameat, int, const char *, int, const char *);
-    WHOLE(judge_two("renameat", from, source, to, target), int, -1, real(from, source, to, target));
-}
-
-int renameat2(int from, const char *source, int to, const char *target, unsigned flags) {
-    REAL(int, renameat2, int, const char *, int, const char *, unsigned);
-    WHOLE(judge_two("renameat2", from, source, to, target), int, -1,
-          real(from, source, to, target, flags));
-}
-
-int link(const char *source, const char *target) {
-    REAL(int, link, const char *, const char *);
-    WHOLE(judge_at(CREATES, "link", AT_FDCWD, target), int, -1, real(source, target));
-}
-
-int linkat(int from, const char *source, int to, const char *target, int flags) {
-    REAL(int, linkat, int, const char *, int, const char *, int);
-    WHOLE(judge_at(CREATES, "linkat", to, target), int, -1, real(from, source, to, target, flags));
-}
-
-int symlink(const char *target, const char *path) {
-    REAL(int, symlink, const char *, const char *);
-    WHOLE(judge_at(CREATES, "symlink", AT_FDCWD, path), int, -1, real(target, path));
-}
-
-int symlinkat(const char *target, int fd, const char *path) {
-    REAL(int, symlinkat, const char *, int, const char *);
-    WHOLE(judge_at(CREATES, "symlinkat", fd, path), int, -1, real(target, fd, path));
-}
-
-int mkdir(const char *path, mode_t mode) {
-    REAL(int, mkdir, const char *, mode_t);
-    WHOLE(judge_at(CREATES, "mkdir", AT_FDCWD, path), int, -1, real(path, mode));
-}
-
-int mkdirat(int fd, const char *path, mode_t mode) {
-    REAL(int, mkdirat, int, const char *, mode_t);
-    WHOLE(judge_at(CREATES, "mkdirat", fd, path), int, -1, real(fd, path, mode));
-}
-
-#define ON_PATH(name, kind)                                                    \
-    int name(const char *path) {                                               \
-        REAL(int, name, const char *);                                         \
-        WHOLE(judge_at(kind, #name, AT_FDCWD, path), int, -1, real(path));     \
-    }
-ON_PATH(unlink, DELETES)
-ON_PATH(rmdir, DELETES)
-ON_PATH(remove, DELETES)
-
-int unlinkat(int fd, const char *path, int flags) {
-    REAL(int, unlinkat, int, const char *, int);
-    WHOLE(judge_at(DELETES, "unlinkat", fd, path), int, -1, real(fd, path, flags));
-}
-
-#define TRUNCATE(name, offset_type)                                            \
-    int name(const char *path, offset_type size) {                             \
-        REAL(int, name, const char *, offset_type);                            \
-        WHOLE(judge_at(CREATES, "truncate", AT_FDCWD, path), int, -1, real(path, size)); \
-    }
-TRUNCATE(truncate, off_t)
-TRUNCATE(truncate64, off64_t)
+CALL(rename, judge_two("rename", source, target), (const char *source, const char *target),
+     (source, target), -1)
+CALL(link, judge_at(CREATES, "link", AT_FDCWD, target), (const char *source, const char *target),
+     (source, target), -1)
+CALL(mkdir, judge_at(CREATES, "mkdir", AT_FDCWD, path), (const char *path, mode_t mode),
+     (path, mode), -1)
+CALL(unlink, judge_at(DELETES, "unlink", AT_FDCWD, path), (const char *path), (path), -1)
+CALL(rmdir, judge_at(DELETES, "rmdir", AT_FDCWD, path), (const char *path), (path), -1)
+CALL(unlinkat, judge_at(DELETES, "unlinkat", fd, path), (int fd, const char *path, int flags),
+     (fd, path, flags), -1)

@@ -2,8 +2,9 @@
 
 What stands here is all that the enumeration of faults knows of how a save commits. Each function is
 what a program's call comes down to: `save` is ``Checkpoint.write``, `save_new` is ``rewrite``,
-`save_numbered` is ``CheckpointManager.save`` with ``max_to_keep``, `recover` is what a manager or a
-command does first in a directory.
+`save_numbered` is ``CheckpointManager.save`` with ``max_to_keep``, `delete` is ``prune``, `export`
+is ``convert``, `quarantine` is ``verify --quarantine``, `recover` is what a manager or a command
+does first in a directory.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from tfckpt.manager.directory import Directory
 from tfckpt.manager.retention import decide
 from tfckpt.policy import Keep
 from tfckpt.stored.bundles.write import BundleWriter
-from tfckpt.stored.commits import commit, discovery, numbering
+from tfckpt.stored.commits import commit, discovery, new_file, numbering
 from tfckpt.stored.commits.commit import CheckpointValue, write_checkpoint, write_values
 from tfckpt.stored.commits.discovery import CheckpointKind
 from tfckpt.stored.commits.numbering import Ticket
 from tfckpt.stored.commits.record_file import CommitRecord
 from tfckpt.stored.formats.open import open_checkpoint
 from tfckpt.stored.io import files as io
-from tfckpt.stored.io.files import Files, temporary
 from tfckpt.tools.annotation import add_metrics
+from tfckpt.tools.verification import move_away
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -38,10 +39,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from tfckpt.stored.bundles.bundle import Bundle
+    from tfckpt.stored.io.files import Files
 
     Values = Mapping[str, np.ndarray]
-
-__all__ = ["temporary"]  # the name under which a file of a disk is written until it is whole
 
 NAME = "ckpt"
 FAILED = (OSError, TfckptError)
@@ -88,6 +88,17 @@ def delete(prefix: str, files: Files) -> None:
     held = Directory(directory, name.rpartition("-")[0], files)
     held.claim()
     held.delete(prefix)
+
+
+def quarantine(prefix: str, files: Files) -> None:
+    """Move a checkpoint away."""
+    move_away(prefix, files)
+
+
+def export(path: str, data: bytes, files: Files) -> None:
+    """Write one file, which is there whole or not at all."""
+    with mock.patch.object(new_file, "LOCAL", files), new_file.new_file(path) as output:
+        output.write(data)
 
 
 def annotate(prefix: str, files: Files) -> None:
@@ -165,7 +176,7 @@ class Process:
             setattr(owner, name, value)
 
 
-def write_plain(prefix: str, values: Values, files: Files, shards: int) -> None:
+def write_plain(prefix: str, values: Values, shards: int, files: Files) -> None:
     """Write a checkpoint as another program does: data, then the index, and no record."""
     with BundleWriter(prefix, shards, files) as writer:
         _add(writer, values, shards)

@@ -4,21 +4,24 @@ What it runs is the code of saves, deletions and recoveries on files in memory, 
 take seconds: ``pytest tests/faults/test_commits.py``. The other modules of this folder run programs
 with TensorFlow under some of these faults.
 
-Below each test stand its counts: places where a process was killed, recoveries that were killed and
-run again, calls that failed, orders of programs, and how many of all these lost a checkpoint or
-left a file that belongs to none.
+Below each test stand its counts: places where a process was killed or the power cut, recoveries
+that were killed and run again, calls that failed, orders of programs, and how many of all these
+lost a checkpoint or left a file that belongs to none.
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from typing import TYPE_CHECKING
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from absl import logging
 from faults import protocol
+from faults.beside import BESIDE, interleave
 from faults.commits import (
     FOREIGN,
     NEXT,
@@ -29,6 +32,7 @@ from faults.commits import (
     faults,
     live_through,
     look,
+    losses,
     moments,
     process,
     runs_at,
@@ -36,15 +40,14 @@ from faults.commits import (
     values_of,
     version_of,
 )
-from faults.interleavings import BESIDE, interleave
 from faults.memory import Kept, State
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-ORDERS = 40
-MANY_ORDERS = 1000
+    from faults.commits import Moment
+    from faults.memory import MemoryFiles
 
 
 @pytest.fixture(params=["disk", "store"])
@@ -62,146 +65,124 @@ def _thousands_of_warnings_are_not_kept() -> Iterator[None]:
     logging.set_verbosity(before)
 
 
-class Tally:
-    """Counts cases by rows, and keeps what is wrong."""
-
-    def __init__(self) -> None:
-        self.bad: list[str] = []
-        self._rows: dict[str, Counter[str]] = {}
-
-    def add(self, row: str, case: str, problems: Iterable[str], **counts: int) -> None:
-        texts = [*problems]
-        told = Counter({"cases": 1, **counts})
-        for kind in ("lost", "left over"):
-            told[kind] = int(any(kind in text for text in texts))
-        for each in (row, "all"):
-            self._rows.setdefault(each, Counter()).update(told)
-        if texts:
-            self.bad.append("\n  ".join([case, *texts[:6]]))
-
-    def show(self) -> None:
-        """Print the rows, that of all last."""
-        self._rows["all"] = self._rows.pop("all")
-        columns = [*dict.fromkeys(column for row in self._rows.values() for column in row)]
-        columns = sorted(columns, key=("lost", "left over").__contains__)
-        print(f"{'(counts)':<46}" + "".join(f"{column:>11}" for column in columns))
-        for name, row in self._rows.items():
-            print(f"{name:<46}" + "".join(f"{row[column]:>11}" for column in columns))
-
-    def assert_sound(self) -> None:
-        self.show()
-        assert not self.bad, f"{len(self.bad)}:\n" + "\n".join(self.bad[:20])
+def assert_sound(cases: Iterator[tuple[str, list[str], dict[str, int]]]) -> None:
+    """Of cases, each with its name, what is wrong, and what is counted."""
+    bad, told = list[str](), Counter[str]({"lost": 0, "left over": 0})
+    for case, problems, counts in cases:
+        told.update({"cases": 1, **counts})
+        told.update(kind for kind in ("lost", "left over") if kind in "".join(problems))
+        bad += ["\n  ".join([case, *problems[:6]])] if problems else []
+    print(", ".join(f"{number} {kind}" for kind, number in told.items()))
+    assert not bad, f"{len(bad)}:\n" + "\n".join(bad[:20])
 
 
 def scenarios(place: Place) -> list[str]:
     return [name for name in SCENARIOS if runs_at(place, name)]
 
 
+def killed(place: Place, judge: Judge, cases: Callable[[Place, str], list[Moment]]) -> Any:
+    for moment in chain(*(cases(place, name) for name in scenarios(place))):
+        problems = judge.problems(moment.state, moment.expected)
+        yield moment.case, problems, {"recoveries": len(judge.recovered(moment.state)) - 1}
+
+
 def test_no_kill_costs_a_checkpoint_or_leaves_a_file(place: Place) -> None:
-    tally, judge = Tally(), Judge(place)
+    assert_sound(killed(place, Judge(place), moments))
+
+
+def test_no_loss_of_power_costs_a_checkpoint_or_leaves_a_file(tmp_path: Path) -> None:
+    place = Place(True, str(tmp_path.resolve()))
+    assert_sound(killed(place, Judge(place, power=True), losses))
+    left = losses(place, "keep one", syncs=False)
+    judge = Judge(place, power=True)
+    assert any(judge.wrong(each.state, each.expected) for each in left), "fsync is not needed"
+
+
+def failing(place: Place) -> Any:
+    judge = Judge(place)
     for scenario in scenarios(place):
-        for moment in moments(place, scenario):
-            problems = judge.problems(moment.state, moment.expected)
-            deaths = judge.deaths(moment.state)
-            tally.add(f"{place}, {scenario}", moment.case, problems, recoveries=deaths)
-    tally.assert_sound()
+        for fault in faults(steps_of(place, scenario)):
+            number, problems = live_through(place, scenario, fault, judge)
+            yield f"{place}/{scenario}/{fault}", problems, {"killed": number}
 
 
 def test_no_failing_call_costs_a_checkpoint_or_leaves_a_file(place: Place) -> None:
-    tally, judge = Tally(), Judge(place)
-    for scenario in scenarios(place):
-        for fault in faults(steps_of(place, scenario)):
-            killed, problems = live_through(place, scenario, fault, judge)
-            case = f"{place}/{scenario}/{fault}"
-            tally.add(f"{place}, {scenario}", case, problems, killed=killed)
-    tally.assert_sound()
+    assert_sound(failing(place))
 
 
-def test_programs_beside_each_other_cost_no_checkpoint(place: Place) -> None:
-    run_beside(place, range(ORDERS))
-
-
-@pytest.mark.long
-def test_programs_beside_each_other_in_many_orders(place: Place) -> None:
-    run_beside(place, range(ORDERS, MANY_ORDERS))
-
-
-def run_beside(place: Place, seeds: range) -> None:
-    tally = Tally()
-    print(f"\norders by seeds {seeds.start} to {seeds.stop - 1}")
+def beside(place: Place, seeds: range) -> Any:
     for name, case in BESIDE.items():
-        if not case.runs_at(place):
-            continue
-        judge = Judge(place)
-        for seed in seeds:
-            problems, told = interleave(place, case, seed, judge)
-            tally.add(f"{place}, {name}", f"{place}/{name}/{seed}", problems, **told)
-    tally.assert_sound()
+        judge = Judge(place, alone=False)
+        for seed in seeds if case.runs_at(place) else ():
+            yield f"{place}/{name}/{seed}", *interleave(place, case, seed, judge)
 
 
-def files_of(place: Place, name: str, shards: int) -> dict[str, bytes]:
-    """What another program writes under a name."""
+@pytest.mark.parametrize("orders", [40, pytest.param(1000, marks=pytest.mark.long)])
+def test_programs_beside_each_other_cost_no_checkpoint(place: Place, orders: int) -> None:
+    print(f"orders by seeds up to {orders}")
+    assert_sound(beside(place, range(orders)))
+
+
+def made_by(place: Place, act: Callable[[MemoryFiles], object]) -> dict[str, bytes]:
+    """The files that something makes of nothing."""
     kept = place.empty()
-    protocol.write_plain(place.prefix(name), values_of(FOREIGN), place.files(kept), shards)
-    return kept.files
+    act(place.files(kept))
+    return dict(kept.state().files)
+
+
+def after_next(
+    place: Place, state: State, more: dict[str, bytes], name: str, version: int, keep: int | None
+) -> list[str]:
+    """What is lost of a checkpoint where other files are beside it, by a recovery and a save."""
+    files = frozenset((dict(state.files) | more).items())
+    above = {path.rpartition("/")[0] for path in more} if place.renames else set()
+    kept, wrong = Kept(State(files, state.directories | above)), []
+    with process(SEED + 1):
+        protocol.recover(place.directory, place.files(kept))
+        recorded = place.prefix(f"{name}.tfckpt.json") in kept.files
+        found = dict(look(place, kept.state()).found).get(name)
+        if found != version and (not recorded or version != FOREIGN):
+            wrong.append(f"lost: {name} is {found}, not {version}")
+        made = protocol.save_numbered(place.directory, values_of(NEXT), place.files(kept), keep)
+    if made == place.prefix(name):
+        wrong.append(f"lost: {made} is used again")
+    return [*wrong, *(f"lost: {path}" for path in more if path not in kept.files and keep)]
+
+
+def written_by_others(place: Place, shards: int) -> Any:
+    for scenario in scenarios(place):
+        steps = [step for step in SCENARIOS[scenario] if step.kind != "export"]
+        for name in sorted({step.name or f"{protocol.NAME}-1" for step in steps}):
+            prefix, values = place.prefix(name), values_of(FOREIGN)
+            theirs = made_by(place, partial(protocol.write_plain, prefix, values, shards))
+            for moment in moments(place, scenario):
+                problems = after_next(place, moment.state, theirs, name, FOREIGN, 1)
+                yield f"{moment.case}, {name}", problems, {}
 
 
 @pytest.mark.parametrize("shards", [1, 2])
 def test_what_another_program_writes_under_the_name_survives(place: Place, shards: int) -> None:
-    tally = Tally()
-    for scenario in scenarios(place):
-        names = {step.name or f"{protocol.NAME}-1" for step in SCENARIOS[scenario]}
-        for moment in moments(place, scenario):
-            for name in sorted(names):
-                theirs = files_of(place, name, shards)
-                state = State(
-                    frozenset((dict(moment.state.files) | theirs).items()), moment.state[1]
-                )
-                problems = theirs_lost(place, state, name, theirs)
-                tally.add(f"{place}, {scenario}", f"{moment.case}, {name}", problems)
-    tally.assert_sound()
+    assert_sound(written_by_others(place, shards))
 
 
-def theirs_lost(place: Place, state: State, name: str, theirs: dict[str, bytes]) -> list[str]:
-    """What is wrong with their checkpoint after a recovery, and after a save that keeps one."""
-    kept, wrong = Kept(state), []
-    with process(SEED + 1):
-        protocol.recover(place.directory, place.files(kept))
-        recorded = place.prefix(f"{name}.tfckpt.json") in kept.files
-        found = dict(look(place, kept.state()).found)
-        if not recorded and found[name] != FOREIGN:
-            wrong.append(f"lost: {name} is {found[name]}")
-        made = protocol.save_numbered(place.directory, values_of(NEXT), place.files(kept), 1)
-    if made == place.prefix(name):
-        wrong.append(f"lost: {made} is used again")
-    lost = [path for path, data in theirs.items() if kept.files.get(path) != data]
-    return [*wrong, *(f"lost: {path}" for path in lost)]
+def looking_left_behind(place: Place) -> Any:
+    name = f"{protocol.NAME}-1"
+    prefix = place.prefix(name)
+    ours, others = (
+        made_by(place, partial(protocol.save, prefix, values_of(version))) for version in (1, 2)
+    )
+    theirs = made_by(place, partial(protocol.write_plain, prefix, values_of(FOREIGN), 2))
+    inside = {path.removeprefix(place.prefix("")): data for path, data in others.items()}
+    for version, sound in ((1, ours), (FOREIGN, theirs)):
+        state = State(frozenset(sound.items()), place.empty().state().directories)
+        for number, planted in enumerate(protocol.planted(name, inside)):
+            more = {place.prefix(path): data for path, data in planted.items()}
+            problems = after_next(place, state, more, name, version, None)
+            yield f"{version}/{number}: {[*planted]}", problems, {}
 
 
 def test_what_only_looks_left_behind_costs_no_checkpoint(place: Place) -> None:
-    tally, name = Tally(), f"{protocol.NAME}-1"
-    other = place.empty()
-    inside = place.prefix("")
-    ours = place.empty()
-    protocol.save(place.prefix(name), values_of(1), place.files(ours))
-    protocol.save(place.prefix(name), values_of(2), place.files(other))
-    theirs = place.empty()
-    theirs.files |= files_of(place, name, 2)
-    others = {path.removeprefix(inside): data for path, data in other.files.items()}
-    for version, sound in ((1, ours), (FOREIGN, theirs)):
-        for number, planted in enumerate(protocol.planted(name, others)):
-            kept = Kept(sound.state())
-            kept.files |= {place.prefix(path): data for path, data in planted.items()}
-            if place.renames:
-                kept.directories |= {path.rpartition("/")[0] for path in kept.files}
-            problems = []
-            with process(SEED + 1):
-                protocol.recover(place.directory, place.files(kept))
-                protocol.save_numbered(place.directory, values_of(NEXT), place.files(kept))
-            if (found := dict(look(place, kept.state()).found)[name]) != version:
-                problems.append(f"lost: {name} is {found}, not {version}")
-            tally.add(f"{place}, beside version {version}", f"{number}: {[*planted]}", problems)
-    tally.assert_sound()
+    assert_sound(looking_left_behind(place))
 
 
 def test_tensorflow_reads_what_a_kill_leaves(place: Place, tmp_path: Path) -> None:
@@ -211,12 +192,13 @@ def test_tensorflow_reads_what_a_kill_leaves(place: Place, tmp_path: Path) -> No
     drawn, read = random.Random(SEED), 0
     for scenario in scenarios(place):
         for number, moment in enumerate(drawn.sample(moments(place, scenario)[8:], 2)):
-            settled = Judge(place).settled(moment.state)
+            settled = Judge(place).recovered(moment.state)[-1]
             directory = tmp_path / f"{scenario}-{number}"
-            directory.mkdir()
             for name, data in place.names(settled).items():
+                (directory / name).parent.mkdir(parents=True, exist_ok=True)
                 (directory / name).write_bytes(data)
-            for name, version in look(place, settled).found:
+            found = [one for one in look(place, settled).found if not one[0].endswith(".npz")]
+            for name, version in found:
                 reader = tf.train.load_checkpoint(str(directory / name))
                 values = {key: reader.get_tensor(key) for key in reader.get_variable_to_shape_map()}
                 assert version_of(values) == version, moment.case

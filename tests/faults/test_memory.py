@@ -6,117 +6,109 @@ restore (Documentation/filesystems/proc.rst of Linux: clear_refs) and read after
 
 from __future__ import annotations
 
-import json
+import gc
+import importlib
 import os
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from zoo.forkserver import ForkServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 MIB = 1 << 20
-SIDE = 2048  # 16 MiB of float32
-LARGEST = SIDE * SIDE * 4
+SIDE, COUNT = 2048, 8
+LARGEST = SIDE * SIDE * 4  # 16 MiB of float32
+WHOLE = COUNT * LARGEST
 SLACK = 32 * MIB  # names, plans, the interpreter's own growth
 
-SCRIPT = """
-import gc, importlib, json, resource, sys
-
-options = json.loads(sys.argv[1])
-
-import tensorflow as tf
-import tfckpt
-
-keras = importlib.import_module(options["flavour"])
-model = keras.Sequential([keras.Input((2048,))] + [
-    keras.layers.Dense(2048, use_bias=False, name=f"layer_{n}") for n in range(options["count"])
-])
-
-def status(field):
-    with open("/proc/self/status") as file:
-        (line,) = (line for line in file if line.startswith(field))
-    return int(line.split()[1]) << 10
-
-if "path" not in options:
-    print(tfckpt.Checkpoint(model=model).save(options["save"]))
-    raise SystemExit
-gc.collect()
-if "address_space" in options:
-    most = status("VmSize:") + options["address_space"]
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
-with open("/proc/self/clear_refs", "w") as file:
-    file.write("5")
-before = status("VmRSS:")
-if "address_space" in options:
-    try:
-        tfckpt.restore(options["path"], model=model)
-    except tfckpt.RestoreError as error:
-        print(json.dumps({"error": str(error)}))
-        raise SystemExit
-if "policy" in options:
-    report = tfckpt.restore(options["path"], model=model, policy=options["policy"])
-else:
-    report = tfckpt.Checkpoint(model=model).restore(options["path"]).assert_consumed().report
-peak = status("VmHWM:") - before
-assert len(report.plan.assignments) >= options["count"]
-stored = tf.train.load_checkpoint(options["path"])
-for name in stored.get_variable_to_shape_map():
-    for n in range(options["count"]):
-        if f"/layers/{n}/" in name or f"layer-{n}/" in name or f"layer_with_weights-{n}/" in name:
-            assert (stored.get_tensor(name) == model.layers[n].kernel.numpy()).all(), name
-print(json.dumps({"peak": peak}))
-"""
-
-linux = pytest.mark.skipif(
+pytestmark = pytest.mark.skipif(
     not os.access("/proc/self/clear_refs", os.W_OK), reason="no /proc/self/clear_refs to write to"
 )
 
 
-def run(**options: Any) -> str:
-    if options["flavour"] == "tf_keras":
-        pytest.importorskip("tf_keras")
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow"}
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, json.dumps(options)],
-        check=False,
-        capture_output=True,
-        text=True,
-        cwd=Path(__file__).parents[2],
-        env=environment,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout.splitlines()[-1]
+def status(field: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    (line,) = (line for line in lines if line.startswith(field))
+    return int(line.split()[1]) << 10
 
 
-def restored(path: str, count: int, flavour: str = "keras", **options: Any) -> dict[str, Any]:
-    result: dict[str, Any] = json.loads(run(path=path, count=count, flavour=flavour, **options))
-    return result
+def build(flavour: str) -> Any:
+    keras = importlib.import_module(flavour)
+    layers = [keras.layers.Dense(SIDE, use_bias=False, name=f"layer_{n}") for n in range(COUNT)]
+    return keras.Sequential([keras.Input((SIDE,)), *layers])
+
+
+def save(path: str) -> str:
+    """In a child."""
+    import tfckpt
+
+    return str(tfckpt.Checkpoint(model=build("keras")).save(path))
+
+
+def restored(path: str, flavour: str, policy: Any, room: int) -> int | str:
+    """In a child: the bytes that a restore took at most, or why there was no ``room`` for it."""
+    import resource
+
+    import tensorflow as tf
+
+    import tfckpt
+
+    model = build(flavour)
+    gc.collect()
+    if room:
+        most = status("VmSize:") + room
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    Path("/proc/self/clear_refs").write_text("5")
+    before = status("VmRSS:")
+    try:
+        if policy is None:
+            tfckpt.Checkpoint(model=model).restore(path).assert_consumed()
+        else:
+            tfckpt.restore(path, model=model, policy=policy)
+    except tfckpt.RestoreError as error:
+        return str(error)
+    peak = status("VmHWM:") - before
+    stored = tf.train.load_checkpoint(path)
+    shapes = stored.get_variable_to_shape_map()
+    saved = [stored.get_tensor(name) for name, shape in shapes.items() if shape == [SIDE, SIDE]]
+    assert {each.tobytes() for each in saved} == {each.tobytes() for each in model.get_weights()}
+    return peak
 
 
 @pytest.fixture(scope="module")
-def sixteen(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A checkpoint of 256 MiB in 16 values."""
-    return run(flavour="keras", save=str(tmp_path_factory.mktemp("run") / "ckpt"), count=16)
+def server() -> Iterator[ForkServer]:
+    preload = ("tensorflow", "keras", "tf_keras", "tfckpt")
+    with ForkServer(preload=preload) as server:
+        yield server
 
 
-@linux
-@pytest.mark.parametrize("flavour", ["keras", "tf_keras"])
-@pytest.mark.parametrize("options", [{}, {"policy": {}}, {"policy": {"verify": "values"}}])
-def test_a_restore_holds_the_values_once_beside_the_model(sixteen, flavour, options) -> None:
-    result = restored(sixteen, 16, flavour, **options)
-    assert result["peak"] < 16 * LARGEST + SLACK
+@pytest.fixture(scope="module")
+def path(server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A checkpoint of 128 MiB in 8 values."""
+    place = tmp_path_factory.mktemp("run") / "ckpt"
+    found: str = server.run((__file__, "save"), str(place)).result()
+    return found
 
 
-@linux
-@pytest.mark.parametrize("flavour", ["keras", "tf_keras"])
-def test_without_verification_a_few_values_are_held(sixteen, flavour) -> None:
-    result = restored(sixteen, 16, flavour, policy={"verify": "none"})
-    assert result["peak"] < 4 * LARGEST + SLACK
+CASES = [
+    ("keras", None, WHOLE),
+    ("tf_keras", {}, WHOLE),
+    ("keras", {"verify": "values"}, WHOLE),
+    ("keras", {"verify": "none"}, 4 * LARGEST),
+    ("tf_keras", {"verify": "none"}, 4 * LARGEST),
+]
 
 
-@linux
-def test_where_there_is_no_memory_the_error_names_the_way_out(sixteen) -> None:
-    result = restored(sixteen, 16, address_space=8 * LARGEST)
-    assert "not enough memory for the new values" in result["error"]
-    assert "`verify: none` in a policy" in result["error"]
+@pytest.mark.parametrize(("flavour", "policy", "most"), CASES)
+def test_a_restore_holds_no_more_than(server, path, flavour, policy, most) -> None:
+    peak = server.run((__file__, "restored"), path, flavour, policy, 0).result()
+    assert peak < most + SLACK
+
+
+def test_where_there_is_no_memory_the_error_names_the_way_out(server, path) -> None:
+    error = server.run((__file__, "restored"), path, "keras", {}, WHOLE // 2).result()
+    assert "not enough memory for the new values" in error
+    assert "`verify: none` in a policy" in error

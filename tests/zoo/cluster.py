@@ -48,37 +48,24 @@ def run_workers(
     count: int,
     function: str,
     *arguments: Any,
-    each: Sequence[Any] | None = None,
     patience: float = PATIENCE,
     timeout: float = 120.0,
 ) -> list[Outcome]:
-    """Run a function in all workers of a MultiWorkerMirroredStrategy.
+    """Run a function of ``zoo.workers``, or ``module:name``, in all workers of a cluster.
 
-    Args:
-        server: one that has imported ``PRELOAD``.
-        count: how many workers.
-        function: its name in ``zoo.workers``, or ``module:name``.
-        arguments: of all.
-        each: one more argument, another one for each worker.
-        patience: how long workers wait for each other.
-        timeout: after which a worker is killed.
+    The server has imported ``PRELOAD``; ``patience`` is how long workers wait for each other, and
+    ``timeout`` after which time one is killed.
     """
     ports = free_ports(count)
     requests = [
-        ("zoo.cluster:worker", ports, index, patience, function, arguments, *more)
+        ("zoo.cluster:worker", ports, index, patience, function, arguments)
         for index in range(count)
-        for more in ([each[index]] if each else [],)
     ]
     return server.run_many(requests, workers=count, timeout=timeout)
 
 
 def worker(
-    ports: Sequence[int],
-    index: int,
-    patience: float,
-    function: str,
-    arguments: Sequence[Any],
-    *more: Any,
+    ports: Sequence[int], index: int, patience: float, function: str, arguments: Sequence[Any]
 ) -> Any:
     """In a process of its own."""
     task = {"type": "worker", "index": index}
@@ -93,7 +80,7 @@ def worker(
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     module, _, name = function.rpartition(":")
     found = getattr(importlib.import_module(module or "zoo.workers"), name)
-    return found(strategy, index, *arguments, *more)
+    return found(strategy, index, *arguments)
 
 
 def hear_of_the_dead_soon(count: int) -> None:

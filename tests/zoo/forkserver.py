@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 TESTS = Path(__file__).resolve().parent.parent
 SHOWN = 100_000  # characters of a child's output, the last ones
 POLL = 0.005  # seconds
-_WELL = (None, None, False)  # error, signal, timed out
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +59,7 @@ class Outcome:
 
     def result(self) -> Any:
         """The value, where there is one; everything that is known, where not."""
-        assert (self.error, self.signal, self.timed_out) == _WELL, self
+        assert (self.error, self.signal, self.timed_out) == (None, None, False), self
         return self.value
 
     def __str__(self) -> str:
@@ -71,7 +70,7 @@ class Outcome:
 
 def results(outcomes: Sequence[Outcome]) -> list[Any]:
     """The values of all; everything that is known of all, where one has none."""
-    failed = [one for one in outcomes if (one.error, one.signal, one.timed_out) != _WELL]
+    failed = [one for one in outcomes if one.error or one.signal or one.timed_out]
     assert not failed, "\n".join(f"{index}: {one}" for index, one in enumerate(outcomes))
     return [one.value for one in outcomes]
 
@@ -103,24 +102,22 @@ class ForkServer:
             cwd=TESTS.parent,
             env={**os.environ, **(env or {}), "PYTHONPATH": path},
         )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._requests, self._replies = self._process.stdin, self._process.stdout
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
-
-    def close(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """End the process, and with it the children that still run."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
+        self._requests.close()
         try:
             self._process.wait(30)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._process.stdout.close()
+        self._replies.close()
         self._log.close()
 
     def run(
@@ -137,7 +134,7 @@ class ForkServer:
         The outcomes are in the order of the requests.
         """
         waiting = [
-            {"id": number, "function": _function(what), "arguments": rest, "timeout": timeout}
+            [number, what if isinstance(what, str) else [*map(str, what)], rest, timeout]
             for number, (what, *rest) in enumerate(requests)
         ]
         outcomes: list[Any] = [None] * len(waiting)
@@ -145,38 +142,20 @@ class ForkServer:
         flying = 0
         with self._busy:
             while waiting or flying:
-                while waiting and flying < workers:
-                    self._send(waiting.pop())
-                    flying += 1
-                number, fields = self._receive()
+                try:
+                    while waiting and flying < workers:
+                        self._requests.write(json.dumps(waiting.pop()).encode() + b"\n")
+                        self._requests.flush()
+                        flying += 1
+                    number, fields = json.loads(self._replies.readline() or "gone")
+                except (BrokenPipeError, ValueError):
+                    self._log.seek(0)
+                    said = self._log.read().decode(errors="replace")[-SHOWN:]
+                    status = self._process.wait()
+                    raise RuntimeError(f"the fork server ended with {status}:\n{said}") from None
                 outcomes[number] = Outcome(**fields)
                 flying -= 1
         return outcomes
-
-    def _send(self, request: dict[str, Any]) -> None:
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(json.dumps(request).encode() + b"\n")
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            raise self._gone() from None
-
-    def _receive(self) -> tuple[int, dict[str, Any]]:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise self._gone()
-        number, fields = json.loads(line)
-        return number, fields
-
-    def _gone(self) -> RuntimeError:
-        self._log.seek(0)
-        said = self._log.read().decode(errors="replace")[-SHOWN:]
-        return RuntimeError(f"the fork server ended with {self._process.wait()}:\n{said}")
-
-
-def _function(what: str | tuple[str | Path, str]) -> str | list[str]:
-    return what if isinstance(what, str) else [str(what[0]), what[1]]
 
 
 # What follows runs in the server and its children.
@@ -191,22 +170,19 @@ class _Child:
     output: IO[bytes]
     timed_out: bool = False
 
-    def outcome(self, status: int) -> dict[str, Any]:
+    def outcome(self, status: int) -> Outcome:
         code = os.waitstatus_to_exitcode(status)
         self.result.seek(0)
         self.output.seek(0)
-        value, error = None, None
-        if self.timed_out:
-            error = "killed: its time was up"
-        elif code == 0:
-            value, error = json.loads(self.result.read())
-        else:
-            error = f"ended by signal {-code}" if code < 0 else f"exited with status {code}"
-        killed = -code if code < 0 and not self.timed_out else None
         output = self.output.read().decode(errors="replace")[-SHOWN:]
-        self.result.close()
-        self.output.close()
-        return dataclasses.asdict(Outcome(value, error, killed, self.timed_out, output))
+        with self.result, self.output:
+            if self.timed_out:
+                return Outcome(None, "killed: its time was up", None, True, output)
+            if code < 0:
+                return Outcome(None, f"ended by signal {-code}", -code, False, output)
+            if code:
+                return Outcome(None, f"exited with status {code}", None, False, output)
+            return Outcome(*json.loads(self.result.read()), None, False, output)
 
 
 def _serve(preload: Sequence[str]) -> None:
@@ -229,12 +205,13 @@ def _serve(preload: Sequence[str]) -> None:
             if not read:
                 break
             *lines, pending = (pending + read).split(b"\n")
-            children += [_fork(json.loads(line), replies) for line in lines]
+            children += [_fork(*json.loads(line), replies) for line in lines]
         for child in list(children):
             pid, status = os.waitpid(child.pid, os.WNOHANG)
             if pid:
                 children.remove(child)
-                replies.write(json.dumps([child.number, child.outcome(status)]).encode() + b"\n")
+                fields = dataclasses.asdict(child.outcome(status))
+                replies.write(json.dumps([child.number, fields]).encode() + b"\n")
                 replies.flush()
             elif time.monotonic() > child.deadline and not child.timed_out:
                 child.timed_out = True
@@ -244,12 +221,14 @@ def _serve(preload: Sequence[str]) -> None:
         os.waitpid(child.pid, 0)
 
 
-def _fork(request: dict[str, Any], replies: IO[bytes]) -> _Child:
+def _fork(
+    number: int, function: Any, arguments: Sequence[Any], timeout: float, replies: IO[bytes]
+) -> _Child:
     result, output = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115
-    deadline = time.monotonic() + request["timeout"]
+    deadline = time.monotonic() + timeout
     pid = os.fork()
     if pid:
-        return _Child(request["id"], pid, deadline, result, output)
+        return _Child(number, pid, deadline, result, output)
     try:
         replies.close()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -257,14 +236,11 @@ def _fork(request: dict[str, Any], replies: IO[bytes]) -> _Child:
         os.dup2(output.fileno(), 2)
         # A job that a shell has put into the background ignores it, and so do all its children.
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        value, error = None, None
         try:
-            value = _find(request["function"])(*request["arguments"])
-            text = json.dumps([value, None])
+            text = json.dumps([_find(function)(*arguments), None])
         except BaseException as caught:
             traceback.print_exc()
-            error = "".join(traceback.format_exception_only(caught)).strip()
-            text = json.dumps([None, error])
+            text = json.dumps([None, "".join(traceback.format_exception_only(caught)).strip()])
         sys.stdout.flush()
         sys.stderr.flush()
         result.write(text.encode())

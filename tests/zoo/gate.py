@@ -22,13 +22,11 @@ class Gate:
     """What the thread of a background save passes before it writes; closed at first."""
 
     def __init__(self) -> None:
-        self._open = threading.Event()
-
-    def open(self) -> None:
-        self._open.set()
+        opened = threading.Event()
+        self.open, self.close, self._wait = opened.set, opened.clear, opened.wait
 
     def wait(self) -> None:
-        assert self._open.wait(PATIENCE), "nobody opened the gate"
+        assert self._wait(PATIENCE), "nobody opened the gate"
 
 
 def built_in(monkeypatch: pytest.MonkeyPatch) -> Gate:

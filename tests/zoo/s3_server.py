@@ -30,12 +30,8 @@ BUCKET = "experiments"
 # What becomes of the n-th request, and of those after it:
 KILL_BEFORE = "its process is killed instead"
 KILL_AFTER = "it is done, then its process is killed"
-FAIL = "it fails"
-FAIL_DONE = "it is done, and is said to have failed"
 FAIL_ON = "it fails, and so do all after it"
-THROTTLE = "it and the next ones are answered with 503 SlowDown"
 KILLS = (KILL_BEFORE, KILL_AFTER)
-THROTTLED = 3  # requests in a row; botocore gives up after five
 
 
 class S3Server:
@@ -82,10 +78,6 @@ class S3Server:
     def put(self, key: str, data: bytes) -> None:
         self.client.put_object(Bucket=BUCKET, Key=key, Body=data)
 
-    def get(self, key: str) -> bytes:
-        found: bytes = self.client.get_object(Bucket=BUCKET, Key=key)["Body"].read()
-        return found
-
     def _control(self, order: dict[str, Any]) -> list[str]:
         request = urllib.request.Request(self.url + CONTROL, json.dumps(order).encode())
         with urllib.request.urlopen(request) as answer:
@@ -114,10 +106,6 @@ _CREDENTIALS = {
 
 # What follows runs in the server.
 
-_ERROR = "<?xml version='1.0'?><Error><Code>{code}</Code><Message>{message}</Message></Error>"
-_FAILED = ("400 Bad Request", "InvalidRequest", "the test says so")  # which no client repeats
-_BUSY = ("503 Slow Down", "SlowDown", "Please reduce your request rate.")
-
 
 class _Struck:
     """The server's application, with one request or several that are struck."""
@@ -140,26 +128,22 @@ class _Struck:
         with self._lock:
             self._asked.append(f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}")
             now, n, strike = len(self._asked), self._order.get("n", 0), self._order.get("strike")
-        if strike is None or now < n or (now > n and strike not in (FAIL_ON, THROTTLE, *KILLS)):
+        if strike is None or now < n:
             return self._application(environ, start_response)
-        if strike == THROTTLE:
-            if now >= n + THROTTLED:
-                return self._application(environ, start_response)
-            return _refused(*_BUSY, environ, start_response)
-        if strike in (KILL_AFTER, FAIL_DONE) and now == n:
+        if strike == KILL_AFTER and now == n:
             list(self._application(environ, lambda *_: lambda _: None))
         if strike in KILLS and now == n:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._order["pid"], signal.SIGKILL)
-        return _refused(*_FAILED, environ, start_response)
+        return _refused(environ, start_response)
 
 
-def _refused(
-    status: str, code: str, message: str, environ: Any, start_response: Any
-) -> Iterator[bytes]:
+def _refused(environ: Any, start_response: Any) -> Iterator[bytes]:
+    """An error that no client repeats."""
     environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-    start_response(status, [("Content-Type", "application/xml")])
-    yield _ERROR.format(code=code, message=message).encode()
+    start_response("400 Bad Request", [("Content-Type", "application/xml")])
+    error = "<Error><Code>InvalidRequest</Code><Message>the test says so</Message></Error>"
+    yield f"<?xml version='1.0'?>{error}".encode()
 
 
 def _serve() -> None:

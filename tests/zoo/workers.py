@@ -6,8 +6,6 @@ import importlib
 import json
 import os
 import signal
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +15,14 @@ import tensorflow as tf
 import tfckpt
 from tfckpt.live.inventory import collect
 from tfckpt.live.variables import raw
+from tfckpt.live.workers import Workers
+from tfckpt.stored.io.files import LocalFiles
 from zoo.cluster import FLAVOURS, SEEN, digest, value_of
 
 
 def build(strategy: Any, flavour: str) -> dict[str, Any]:
     """A model with a table that may be partitioned, its optimizer, a metric and a count."""
     keras = importlib.import_module(flavour)
-    on_read = tf.VariableSynchronization.ON_READ
     with strategy.scope():
         model = keras.Sequential(
             [
@@ -36,12 +35,9 @@ def build(strategy: Any, flavour: str) -> dict[str, Any]:
         )
         optimizer = keras.optimizers.Adam(0.01)
         optimizer.build(model.trainable_variables)
-        more = {}
-        if isinstance(strategy, tf.distribute.ParameterServerStrategy):
-            more["aggregation"] = tf.VariableAggregation.SUM
-        else:
-            more["synchronization"] = on_read
-            more["aggregation"] = tf.VariableAggregation.SUM
+        more = {"aggregation": tf.VariableAggregation.SUM}
+        if not isinstance(strategy, tf.distribute.ParameterServerStrategy):
+            more["synchronization"] = tf.VariableSynchronization.ON_READ
         seen = tf.Variable(0, dtype=tf.int64, name="seen", **more)
         objects = {"model": model, "optimizer": optimizer, "seen": seen}
         if flavour == "tf_keras":  # Keras 3's are no trackables
@@ -160,10 +156,17 @@ def small(strategy: Any, flavour: str) -> Any:
     return model
 
 
-def die(where: Any, *here: Any) -> None:
+def die(*_: Any, **__: Any) -> None:
     """End as a machine does that is taken away."""
-    if where == list(here):
-        os.kill(os.getpid(), signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_at(where: Any, *here: Any) -> None:
+    """There, or where ``where`` ends with "amid", in the middle of the next save."""
+    if where == [*here, "amid"]:
+        Workers.exchange = LocalFiles.rename = die  # type: ignore[method-assign]
+    elif where == [*here]:
+        die()
 
 
 def fit(strategy: Any, index: int, directory: str, where: Any, flavour: str = "tf_keras") -> Any:
@@ -181,7 +184,7 @@ def fit(strategy: Any, index: int, directory: str, where: Any, flavour: str = "t
             self.epoch = epoch
 
         def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-            die(where, self.epoch, batch, index)
+            die_at(where, self.epoch, batch, index)
 
     run = tfckpt.from_config(config(directory), model=model)
     history = model.fit(
@@ -217,64 +220,12 @@ def loop(strategy: Any, index: int, directory: str, where: Any, flavour: str = "
     run.restore()
     data = list(strategy.experimental_distribute_dataset(batches()))
     while int(step) < steps:
-        die(where, int(step), index)
+        die_at(where, int(step), index)
         train(data[int(step) % len(data)])
         step.assign_add(1)
         run.save_if_due()
     run.sync()
     return [found({"model": model}), {}]
-
-
-def save_until_killed(
-    strategy: Any, index: int, directory: str, journals: str, victim: int, delay: float
-) -> None:
-    """Restore, save, save again and again; one worker is killed in the middle of that.
-
-    What happens is written down, a line each, with the time: the journal survives.
-    """
-    journal = os.open(f"{journals}/{index}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-
-    def note(what: str, *more: Any) -> None:
-        os.write(journal, (json.dumps([what, time.time(), *more]) + "\n").encode())
-
-    keras = importlib.import_module("keras")
-    with strategy.scope():
-        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(64, name="dense")])
-        summed = {
-            "synchronization": tf.VariableSynchronization.ON_READ,
-            "aggregation": tf.VariableAggregation.SUM,
-        }
-        total = tf.Variable(0, dtype=tf.int64, name="total", **summed)
-        step = tf.Variable(0, dtype=tf.int64, name="step")
-    checkpoint = tfckpt.Checkpoint(model=model, total=total, step=step)
-    manager = tfckpt.CheckpointManager(checkpoint, directory, max_to_keep=2)
-    manager.restore_or_initialize()
-    kernel, bias = (np.unique(variable.numpy()).tolist() for variable in model.weights)
-    at = int(step.numpy())
-    note("restored", at, at == 0 or [kernel, bias] == [[at], [-at]], int(total.numpy()) == 3 * at)
-    for number in range(1000):
-        at += 1
-        step.assign(at)
-        model.set_weights([np.full((4, 64), at), np.full((64,), -at)])
-        strategy.run(
-            lambda: total.assign_add(
-                tf.cast(SHARES[strategy.num_replicas_in_sync][index], tf.int64)
-            )
-        )
-        if number == 1 and index == victim:
-            threading.Timer(delay, lambda: (note("killed"), os.kill(os.getpid(), 9))).start()
-        note("try", at)
-        try:
-            manager.save()
-        except tfckpt.TfckptError as error:
-            note("failed", type(error).__name__, str(error))
-            return
-        note("saved", at)
-        if number == 0 and index == 0:
-            note("there", sorted(path.name for path in Path(directory).iterdir()))
-
-
-SHARES = {2: (1, 2), 4: (0, 1, 1, 1)}
 
 
 def fit_by_servers(strategy: Any, index: int, directory: str, stop: Any) -> Any:

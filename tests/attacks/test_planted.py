@@ -1,0 +1,159 @@
+"""Something else lies under the names that writers use: links, directories, FIFOs, altered files.
+
+Nothing is written through them, whatever they lead to, and no sound checkpoint is lost by what
+looks like the leavings of a dead writer: the save takes another number, or puts its own file in
+their place, or says which name is in its way.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from attacks.forging import sealed_record
+from attacks.trial import OWN, make, manager_of, names_of, restored, seen, values
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HERE = Path(__file__)
+NAMES = (
+    "ckpt-4",
+    "ckpt-4.index",
+    "ckpt-4.data-00000-of-00001",
+    "ckpt-4.data-00000-of-00002",
+    "ckpt-4.tfckpt.json",
+    "ckpt-4.tfckpt.mark",
+    "ckpt-4.tfckpt.draft",
+    "ckpt-4.tfckpt.part",
+    "ckpt-4_temp",
+    "ckpt-2.tfckpt.mark",
+    "ckpt-2.tfckpt.draft",
+    "ckpt-4.index.01234567.tmp",
+    "checkpoint.01234567.tmp",
+    ".tfckpt.lock",
+)
+
+
+def _directory(path: Path, _: Path) -> None:
+    path.mkdir()
+    (path / "inner").symlink_to("../../victim")
+
+
+KINDS: dict[str, Callable[[Path, Path], None]] = {
+    "link to a file": lambda path, victim: path.symlink_to(victim / "checkpoint"),
+    "link to a directory": lambda path, victim: path.symlink_to(victim),
+    "link to a checkpoint": lambda path, victim: path.symlink_to("ckpt-2.index"),
+    "link to nothing": lambda path, victim: path.symlink_to(victim / "new"),
+    "link to itself": lambda path, victim: path.symlink_to(path.name),
+    "hard link": lambda path, victim: os.link(victim / "checkpoint", path),
+    "directory": _directory,
+    "FIFO": lambda path, victim: os.mkfifo(path),
+}
+
+
+def _mark(run: Path, number: int = 3, content: bytes = b"") -> None:
+    (run / f"ckpt-{number}.tfckpt.mark").write_bytes(content)
+
+
+def _record(run: Path, number: int) -> bytes:
+    """Of a deletion, it is the mark."""
+    return (run / f"ckpt-{number}.tfckpt.json").read_bytes()
+
+
+def draft_that_is_a_link(run: Path) -> None:
+    _mark(run)
+    (run / "ckpt-3.tfckpt.draft").symlink_to("../victim/checkpoint")
+
+
+def part_that_is_a_link(run: Path) -> None:
+    _mark(run)
+    (run / "ckpt-3.tfckpt.part").symlink_to("../victim")
+
+
+def part_with_links(run: Path) -> None:
+    _mark(run)
+    (run / "ckpt-3.tfckpt.part").mkdir()
+    for end in (".index", ".tfckpt.json", ".data-00000-of-00001"):
+        (run / "ckpt-3.tfckpt.part" / f"ckpt-3{end}").symlink_to(f"../../victim/ckpt-3{end}")
+
+
+def claims(run: Path, *names: str) -> None:
+    """The oldest is released by the next save, with the files that its record names."""
+    tree = json.loads(_record(run, 1))
+    tree["files"] = [*tree["files"], *names]
+    (run / "ckpt-1.tfckpt.json").write_bytes(sealed_record(tree))
+    (run / "ckpt-1-3.index").write_bytes(b"of another name")
+
+
+LEAVINGS: dict[str, Callable[[Path], None]] = {
+    "mark without a checkpoint": lambda run: _mark(run, 9, _record(run, 3)),
+    "draft that is a link": draft_that_is_a_link,
+    "part that is a link": part_that_is_a_link,
+    "part with links": part_with_links,
+    "record that claims a checkpoint": lambda run: claims(run, "ckpt-1-3.index"),
+    "record that claims data": lambda run: claims(run, "ckpt-2.data-00000-of-00001"),
+    "record that claims what is outside": lambda run: claims(run, "../victim/checkpoint"),
+}
+
+
+def save_beside(place: str, name: str, kind: str, number: int | None) -> None:
+    """In a child: nothing outside is touched, and nothing is lost or left over."""
+    import tfckpt
+
+    case = Path(place)
+    run, victim, path = case / "run", case / "victim", case / "run" / name
+    outside = seen(victim)
+    sound = {one: what for one, what in seen(run).items() if one.startswith(("ckpt-2", "ckpt-3"))}
+    if name:
+        path.unlink(missing_ok=True)  # the lock of the process that made it
+        KINDS[kind](path, victim)
+        outside = seen(victim)  # a hard link has changed no content
+    else:
+        LEAVINGS[kind](run)
+    manager = manager_of(run, 3)
+    if not name:
+        manager.restore_or_initialize()  # and with it the run, which deletes its own
+    values().set(9)
+    try:
+        saved = manager.save(checkpoint_number=number)
+    except tfckpt.SaveError as error:
+        expected, refused = ("ckpt-3", 3), str(error)
+    else:
+        expected, refused = (Path(saved).name, 9), ""
+    assert not refused or (name and name in refused), refused
+    now = seen(run)
+    assert restored(run) == expected, (restored(run), expected)
+    assert {one: now[one][2] for one in sound} == {one: what[2] for one, what in sound.items()}
+    assert seen(victim) == outside, "outside was written"
+    if not name:
+        listed = names_of(manager_of(run))
+        assert listed[-3:] == ["ckpt-2", "ckpt-3", expected[0]], listed
+        left = [one for one in now if one not in OWN and one.partition(".")[0] not in listed]
+        assert left in ([], ["ckpt-1-3.index"]), left
+        assert not [one for one in now if one.endswith((".mark", ".draft", ".part", ".tmp"))]
+        assert left or "claims" not in kind, "of another name, and deleted"
+
+
+def saves_beside(place: str, name: str, kinds: list[str], number: int | None) -> None:
+    make(f"{place}/template")
+    for kind in kinds:
+        # Whoever copies a run by hard links, as backups do, must be able to go on in it.
+        if (name, kind) != (".tfckpt.lock", "hard link"):
+            shutil.copytree(f"{place}/template", f"{place}/{kind}", symlinks=True)
+            print(kind, flush=True)
+            save_beside(f"{place}/{kind}", name, kind, number)
+
+
+@pytest.mark.parametrize("number", [None, pytest.param(4, marks=pytest.mark.long)])
+def test_nothing_is_written_through_and_nothing_lost(server: Any, tmp_path: Path, number) -> None:
+    requests = [
+        ((HERE, "saves_beside"), str(tmp_path / (name or "leavings")), name, [*kinds], number)
+        for name, kinds in (*((name, KINDS) for name in NAMES), ("", LEAVINGS))
+    ]
+    outcomes = server.run_many(requests, timeout=120)
+    assert [str(one) for one in outcomes if one.error] == []
