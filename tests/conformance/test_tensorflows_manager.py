@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import os
 from pathlib import Path
@@ -17,42 +16,15 @@ import tfckpt
 from tfckpt.stored.io.files import LocalFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
 
-@pytest.fixture
-def alike(sides) -> Callable[..., Any]:
-    """``alike(scenario, 3)``: what it comes to, which is the same on both sides."""
-
-    def compare(scenario: Callable[..., Any], *args: Any) -> Any:
-        results = []
-        for side in sides:
-            side.clock[0] = START
-            results.append(scenario(side, *args))
-        theirs, ours = results
-        assert ours == theirs
-        return ours
-
-    return compare
-
-
-def numbered(side: Side, kind: Callable[[int], Any], numbers: Iterable[int]) -> list[Any]:
-    manager = side.manager(2)
-    history = []
-    for count, number in enumerate(numbers):
+def numbered(side: Side, kind: Callable[[int], Any]) -> list[Any]:
+    manager, saved = side.manager(2), []
+    for count, number in enumerate((4, 8)):
         side.clock[0] += MINUTE
-        saved = side.save(manager, count, checkpoint_number=kind(number))
-        history.append((saved, side.seen(manager)))
-        if count == 2:
-            manager = side.manager(2)
-            history.append((name(manager.restore_or_initialize()), int(side.value)))
-            history.append(side.seen(manager))
-    return history
-
-
-@pytest.mark.parametrize("kind", [int, np.int64, tf.constant, tf.Variable])
-def test_a_number_may_be_a_tensor_or_a_variable(alike, kind) -> None:
-    assert [saved for saved, _ in alike(numbered, kind, (4, 8))] == ["ckpt-4", "ckpt-8"]
+        saved.append(side.save(manager, count, checkpoint_number=kind(number)))
+    return [saved, side.seen(manager)]
 
 
 def started(side: Side, before: int, init: int | None) -> list[Any]:
@@ -62,13 +34,7 @@ def started(side: Side, before: int, init: int | None) -> list[Any]:
     side.value.assign(-1)
     init_fn = None if init is None else (lambda: side.value.assign(init))
     manager = side.manager(init_fn=init_fn)
-    return [name(manager.restore_or_initialize()), int(side.value), side.seen(manager)]
-
-
-@pytest.mark.parametrize("init", [None, 42])
-@pytest.mark.parametrize("before", [0, 1, 3])
-def test_init_fn_is_for_where_there_is_none(alike, before, init) -> None:
-    assert alike(started, before, init)[1] == (before or init or -1)
+    return [(name(manager.restore_or_initialize()), int(side.value)), side.seen(manager)]
 
 
 def moved(side: Side) -> Any:
@@ -79,14 +45,11 @@ def moved(side: Side) -> Any:
     side.value.assign(0)
     manager = side.manager()
     found = name(manager.restore_or_initialize()), int(side.value)
-    return found, side.save(manager, 3), side.seen(manager)
-
-
-def test_a_directory_may_be_moved(alike) -> None:
-    assert alike(moved)[:2] == (("ckpt-2", 2), "ckpt-3")
+    return [(*found, side.save(manager, 3)), side.seen(manager)]
 
 
 def named(side: Side, kind: Callable[[str], Any]) -> Any:
+    """Paths are spelt as the directory is."""
     side.directory.mkdir()
     os.chdir(side.directory)
     manager = side.manager(directory=kind("run"), checkpoint_name="model.v1")
@@ -95,12 +58,6 @@ def named(side: Side, kind: Callable[[str], Any]) -> Any:
     assert os.fspath(manager.directory) == "run"
     assert side.value is manager.checkpoint.value
     return paths, again.checkpoints, again.latest_checkpoint, manager.checkpoint_interval
-
-
-@pytest.mark.parametrize("kind", [str, Path])
-def test_paths_are_spelt_as_the_directory_is(alike, kind, monkeypatch, tmp_path) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert alike(named, kind)[0] == ["run/model.v1-1", "run/model.v1-2"]
 
 
 def at_steps(side: Side, calls: Sequence[tuple[int, bool]], last: int | None) -> list[Any]:
@@ -119,34 +76,14 @@ def at_steps(side: Side, calls: Sequence[tuple[int, bool]], last: int | None) ->
     return history
 
 
-@pytest.mark.parametrize("last", [None, 0, 2])
-@pytest.mark.parametrize(
-    "calls",
-    [
-        [(step, True) for step in range(9)],
-        [(step, False) for step in (1, 1, 2, 2, 3)],
-        [(4, True), (5, True), (5, False), (7, True), (8, True)],
-        [(9, True), (3, True), (3, False), (4, True), (6, True)],
-    ],
-    ids=["each step", "each forced", "some forced", "backwards"],
-)
-def test_checkpoint_interval_holds_saves_back(alike, calls, last) -> None:
-    alike(at_steps, calls, last)
+def refused(side: Side, wrong: dict[str, int]) -> Any:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        side.manager(**wrong)
+    return [side.directory.exists()]
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"max_to_keep": 0}, {"max_to_keep": -3}, {"checkpoint_interval": 5}], ids=str
-)
-def test_what_both_refuse(alike, wrong) -> None:
-    def refused(side: Side) -> Any:
-        with pytest.raises(ValueError, match=next(iter(wrong))) as caught:
-            side.manager(**wrong)
-        return isinstance(caught.value, ValueError), side.directory.exists()
-
-    alike(refused)
-
-
-def called_back(side: Side, options: Any) -> Any:
+def called_back(side: Side, in_background: bool) -> Any:
+    options = tf.train.CheckpointOptions(enable_async=in_background)
     manager, seen = side.manager(1), []
     options.experimental_write_callbacks = [
         lambda path: seen.append((name(path), side.stored(path))),
@@ -158,63 +95,74 @@ def called_back(side: Side, options: Any) -> Any:
     return seen, len(options.experimental_write_callbacks), side.seen(manager)
 
 
-@pytest.mark.parametrize("in_background", [False, True])
-def test_callbacks_run_after_each_write(alike, in_background) -> None:
-    options = tf.train.CheckpointOptions(enable_async=in_background)
-    seen, count, _ = alike(called_back, options)
-    assert seen == [("ckpt-1", 1), "no argument", ("ckpt-2", 2), "no argument"]
-    assert count == 2
-
-
-def in_shards(side: Side, options: Any) -> list[str]:
+def in_shards(side: Side, options: dict[str, Any]) -> Any:
     side.value = tf.Variable(tf.range(1000))
-    side.manager().save(options=options)
+    side.manager().save(options=tf.train.CheckpointOptions(**options))
     restored = tf.Variable(tf.zeros(1000, tf.int32))
     tf.train.Checkpoint(value=restored).read(str(side.directory / "ckpt-1")).expect_partial()
     np.testing.assert_array_equal(restored, range(1000))
-    return sorted(path.name for path in side.directory.glob("*.data-*"))
-
-
-@pytest.mark.parametrize(
-    ("options", "shards"),
-    [
-        ({"experimental_io_device": "/job:localhost"}, 1),
-        ({"experimental_sharding_callback": tf.train.experimental.MaxShardSizePolicy(1500)}, 3),
-    ],
-    ids=["device", "shards"],
-)
-def test_options_go_to_who_writes(alike, options, shards) -> None:
-    assert len(alike(in_shards, tf.train.CheckpointOptions(**options))) >= shards
+    found = sorted(path.name for path in side.directory.glob("*.data-*"))
+    return [len(found) > 2, found]
 
 
 def in_the_background(side: Side, options: Any) -> Any:
-    more = {"enable_async": True} if options is None else {}
-    manager = side.manager(2, **more)
+    """A save is of the moment."""
+    manager = side.manager(2, **({"enable_async": True} if options is None else {}))
     paths = []
     for number in (1, 2, 3):
         side.value.assign(number)
-        paths.append(manager.save(options=options))
+        paths.append(name(manager.save(options=options)))
         side.value.assign(-number)
     manager.sync()
-    held = [side.stored(path) for path in manager.checkpoints]
-    return [*map(name, paths)], held, side.seen(manager)
+    return [(paths, [side.stored(path) for path in manager.checkpoints]), side.seen(manager)]
 
 
-def test_a_save_in_the_background_is_of_the_moment(sides, alike) -> None:
-    paths, held, _ = alike(in_the_background, ASYNC)
-    assert (paths, held) == (["ckpt-1", "ckpt-2", "ckpt-3"], [2, 3])
-    by_argument = dataclasses.replace(sides[1], directory=sides[1].directory / "again")
-    assert in_the_background(by_argument, None)[:2] == (paths, held)
+CALLED = [("ckpt-1", 1), "no argument", ("ckpt-2", 2), "no argument"]
+SHARDS = {"experimental_sharding_callback": tf.train.experimental.MaxShardSizePolicy(1500)}
+IN_BACKGROUND = (["ckpt-1", "ckpt-2", "ckpt-3"], [2, 3])
+# What is done on each side, and what it comes to first; the whole is the same on both.
+SCENARIOS: list[tuple[Any, ...]] = [
+    *((numbered, kind, ["ckpt-4", "ckpt-8"]) for kind in (int, np.int64, tf.constant, tf.Variable)),
+    (started, 0, None, (None, -1)),
+    (started, 0, 42, (None, 42)),
+    (started, 3, 42, ("ckpt-3", 3)),
+    (moved, ("ckpt-2", 2, "ckpt-3")),
+    *((named, kind, ["run/model.v1-1", "run/model.v1-2"]) for kind in (str, Path)),
+    (at_steps, [(step, True) for step in range(9)], None, 3),
+    (at_steps, [(step, True) for step in range(9)], 2, 3),
+    (at_steps, [(step, False) for step in (1, 1, 2, 2, 3)], 0, 3),
+    (at_steps, [(4, True), (5, True), (5, False), (7, True), (8, True)], None, 3),
+    (at_steps, [(9, True), (3, True), (3, False), (4, True), (6, True)], 2, 3),
+    *((refused, {"max_to_keep": number}, False) for number in (0, -3)),
+    (refused, {"checkpoint_interval": 5}, False),
+    *((called_back, in_background, CALLED) for in_background in (False, True)),
+    (in_shards, {"experimental_io_device": "/job:localhost"}, False),
+    (in_shards, SHARDS, True),
+    (in_the_background, ASYNC, IN_BACKGROUND),
+]
 
 
-@pytest.fixture
-def ours(sides) -> Side:
-    return sides[1]
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_both_do_the_same(sides, monkeypatch, tmp_path, scenario) -> None:
+    monkeypatch.chdir(tmp_path)
+    do, *arguments, expected = scenario
+    results = []
+    for side in sides:
+        side.clock[0] = START
+        results.append(do(side, *arguments))
+    theirs, ours = results
+    assert ours == theirs
+    assert ours[0] == expected
+
+
+def test_enable_async_is_an_argument_too(sides) -> None:
+    assert in_the_background(sides[1], None)[0] == IN_BACKGROUND
 
 
 @pytest.mark.parametrize("by", ["save", "sync"])
-def test_a_failure_in_the_background_is_raised_once(ours, by, monkeypatch) -> None:
+def test_a_failure_in_the_background_is_raised_once(sides, by, monkeypatch) -> None:
     """TensorFlow's ``sync`` says nothing, and the error comes with a later save."""
+    _, ours = sides
     manager = ours.manager()
 
     def full(*_: Any) -> None:

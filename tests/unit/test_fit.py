@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import gc
+import importlib
+import json
 import os
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import keras
 import numpy as np
 import pytest
 from zoo.fits import STEPS, X, Y, fit, runs_of, saved, state
 
 import tfckpt
-import tfckpt.callbacks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
 @pytest.fixture
-def run(flavour, tmp_path) -> Callable[..., Any]:
-    return runs_of(flavour, tmp_path / "run")
+def runs(tmp_path) -> Callable[..., Any]:
+    """``runs(keras)(every_epochs=1)``: a new model and a new run of one directory."""
+    return lambda keras: runs_of(keras, tmp_path / "run")
+
+
+@pytest.fixture
+def run(runs) -> Callable[..., Any]:
+    return runs(keras)
 
 
 def test_it_saves_every_so_many_epochs_and_steps(run) -> None:
@@ -49,51 +57,38 @@ def test_a_save_that_fails_in_the_background_fails_the_fit(run, monkeypatch) -> 
         fit(model, 1, first.callback(verbose=0))
 
 
-def test_a_metric_per_class_does_not_end_the_training(tmp_path) -> None:
-    import json
-
-    import keras
-
-    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3, activation="softmax")])
-    model.compile("sgd", "categorical_crossentropy", metrics=[keras.metrics.F1Score(name="f1")])
-    save = {"every_epochs": 1, "every_steps": 1}
-    config = {"version": 1, "manager": {"directory": str(tmp_path), "save": save}}
-    run = tfckpt.from_config(config, model=model)
-    x, y = np.ones((4, 2)), np.eye(3)[[0, 1, 2, 0]]
-    model.fit(x, y, epochs=1, verbose=0, callbacks=[run.callback(verbose=0)])
-    record = json.loads(Path(f"{run.manager.latest_checkpoint}.tfckpt.json").read_bytes())
+def test_a_metric_per_class_does_not_end_the_training(run) -> None:
+    model, first = run(every_epochs=1, every_steps=1)
+    f1 = keras.metrics.F1Score(name="f1")
+    model.compile("sgd", "categorical_crossentropy", metrics=[f1], run_eagerly=True)
+    fit(model, 1, first.callback(verbose=0))
+    record = json.loads(Path(f"{first.manager.latest_checkpoint}.tfckpt.json").read_bytes())
     assert set(record["metrics"]) == {"loss"}
 
 
-def test_a_callback_that_the_config_names_goes_on(flavour, tmp_path) -> None:
-    class Curriculum(flavour.callbacks.Callback):
+def test_a_callback_that_the_config_names_goes_on(run, tmp_path) -> None:
+    class Curriculum(keras.callbacks.Callback):
         level = 0
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             self.level += 1
-            if self.level == self.stop_at:
+            if self.level == stop_at:
                 raise KeyboardInterrupt
 
-        stop_at = 0
-
-    def train(stop_at: int = 0) -> Any:
-        flavour.utils.set_random_seed(1)
-        model = flavour.Sequential([flavour.Input((4,)), flavour.layers.Dense(2)])
-        model.compile("sgd", "mse")
+    def train() -> int:
         manager = {"directory": str(tmp_path), "save": {"every_steps": 1}}
         manager["callbacks"] = {"Curriculum": ["level"]}
         restore = {"directory": str(tmp_path), "if_none": "initialize"}
-        run = tfckpt.from_config(
-            {"version": 1, "manager": manager, "restore": restore}, model=model
-        )
-        curriculum = Curriculum()
-        curriculum.stop_at = stop_at
-        callbacks = [curriculum, run.callback(verbose=0)]
-        model.fit(X, Y, batch_size=4, epochs=2, verbose=0, callbacks=callbacks)
+        model, _ = run()
+        config = {"version": 1, "manager": manager, "restore": restore}
+        ours = tfckpt.from_config(config, model=model).callback(verbose=0)
+        fit(model, 2, curriculum := Curriculum(), ours)
         return curriculum.level
 
+    stop_at = 5
     with pytest.raises(KeyboardInterrupt):
-        train(stop_at=5)
+        train()
+    stop_at = 0
     assert train() == 2 * STEPS
 
 
@@ -114,46 +109,38 @@ def come() -> Iterator[Callable[..., None]]:
         assert signal.signal(number, before[number]) == handler
 
 
-@pytest.fixture
-def on(flavour) -> Callable[..., Any]:
-    """``on("on_epoch_end", do)``: a callback that does this each time."""
-
-    def build(event: str, do: Callable[[], None]) -> Any:
-        method = {event: lambda self, *arguments, **more: do()}
-        return type("On", (flavour.callbacks.Callback,), method)()
-
-    return build
+def on(keras: Any, event: str, do: Callable[[], Any]) -> Any:
+    """A callback that does this each time."""
+    method = {event: lambda self, *arguments, **more: do() and None}
+    return type("On", (keras.callbacks.Callback,), method)()
 
 
 SIGNALS: dict[str, Any] = {"on_signal": ["SIGTERM", "SIGINT"], "grace_seconds": 1000}
 
 
 @pytest.mark.parametrize(
-    ("number", "ended", "background"),
+    ("flavor", "number", "ended", "background"),
     [
-        (signal.SIGTERM, SystemExit, False),
-        (signal.SIGTERM, SystemExit, True),
-        (signal.SIGINT, KeyboardInterrupt, False),
+        ("keras", signal.SIGTERM, SystemExit, True),
+        ("keras", signal.SIGINT, KeyboardInterrupt, False),
+        ("tf_keras", signal.SIGTERM, SystemExit, False),
     ],
 )
 def test_a_signal_saves_at_the_end_of_the_batch_and_the_run_is_resumed(
-    run, on, come, number, ended, background
+    runs, come, flavor, number, ended, background
 ) -> None:
+    flavour = importlib.import_module(flavor)
+    run, batches = runs(flavour), []
     model, first = run(every_epochs=1, enable_async=background, **SIGNALS)
-    batches = []
 
     def in_the_second_batch_of_the_second_epoch() -> None:
         batches.append(1)
         if len(batches) == STEPS + 2:
             come(number)
 
+    sends = on(flavour, "on_train_batch_begin", in_the_second_batch_of_the_second_epoch)
     with pytest.raises(ended) as error:
-        fit(
-            model,
-            4,
-            first.callback(verbose=0),
-            on("on_train_batch_begin", in_the_second_batch_of_the_second_epoch),
-        )
+        fit(model, 4, first.callback(verbose=0), sends)
     assert len(batches) == STEPS + 2
     assert getattr(error.value, "code", 143) == 143
     assert saved(first) == ["ckpt-1", "ckpt-2"]
@@ -162,16 +149,15 @@ def test_a_signal_saves_at_the_end_of_the_batch_and_the_run_is_resumed(
     assert (report.step, report.epoch) == (STEPS + 2, 1)
     np.testing.assert_equal(state(again), state(model))
     assert fit(again, 4, second.callback(verbose=0)) == [0, 1, 2, 3]
-    assert int(again.optimizer.iterations.numpy()) == 4 * STEPS
     whole, _ = run()
     fit(whole, 4)
     np.testing.assert_equal(state(again), state(whole))
     del error
 
 
-def test_a_signal_in_validation_saves_the_epoch_as_finished(run, on, come) -> None:
+def test_a_signal_in_validation_saves_the_epoch_as_finished(run, come) -> None:
     model, first = run(every_steps=STEPS, **SIGNALS)
-    callbacks = first.callback(verbose=0), on("on_test_begin", come)
+    callbacks = first.callback(verbose=0), on(keras, "on_test_begin", come)
     with pytest.raises(SystemExit):
         fit(model, 4, *callbacks, validation_data=(X, Y))
     # The same step is there before, saved by the batch in an epoch that was not finished.
@@ -181,54 +167,32 @@ def test_a_signal_in_validation_saves_the_epoch_as_finished(run, on, come) -> No
     assert "val_loss" in report.metrics
 
 
-def test_a_fit_that_fails_has_put_the_handlers_back(run, on, come) -> None:
-    def fail() -> None:
-        raise ZeroDivisionError
-
+def test_a_fit_that_fails_has_put_the_handlers_back(run, come) -> None:
     model, first = run(**SIGNALS)
     with pytest.raises(ZeroDivisionError):
-        fit(model, 1, first.callback(verbose=0), on("on_train_batch_begin", fail))
+        fit(model, 1, first.callback(verbose=0), on(keras, "on_train_batch_begin", lambda: 1 / 0))
     gc.collect()
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     assert fit(model, 1, first.callback(verbose=0)) == [0]
 
 
-def test_of_two_fits_one_inside_the_other_both_save(run, on, come, flavour, tmp_path) -> None:
+def test_of_two_fits_one_inside_the_other_both_save(run, come, tmp_path) -> None:
     model, outer = run(**SIGNALS)
-    other = flavour.Sequential([flavour.Input((4,)), flavour.layers.Dense(2, name="a")])
-    other.compile("sgd", "mse")
-    manager = {"directory": str(tmp_path / "other"), "save": SIGNALS}
-    inner = tfckpt.from_config({"version": 1, "manager": manager}, model=other)
+    other, inner = runs_of(keras, tmp_path / "other")(**SIGNALS)
 
     def train_the_other() -> None:
-        assert fit(other, 1, inner.callback(verbose=0), on("on_epoch_begin", come)) == [0]
+        assert fit(other, 1, inner.callback(verbose=0), on(keras, "on_epoch_begin", come)) == [0]
 
     with pytest.raises(SystemExit):
-        fit(model, 4, outer.callback(verbose=0), on("on_train_batch_begin", train_the_other))
+        fit(model, 4, outer.callback(verbose=0), on(keras, "on_train_batch_begin", train_the_other))
     assert (saved(inner), saved(outer)) == (["ckpt-1"], ["ckpt-1"])
     assert int(model.optimizer.iterations.numpy()) == 1
     assert int(other.optimizer.iterations.numpy()) == STEPS
 
 
-OVER = "nothing to train; raise `epochs`, or start over with start_over=True"
-
-
-def whole(model: Any, epochs: int, *callbacks: Any) -> Any:
-    more = {"batch_size": 4, "shuffle": False, "verbose": 0, "epochs": epochs}
-    return model.fit(X, Y, callbacks=list(callbacks), **more)
-
-
-def test_epochs_that_a_loop_has_done_are_counted(run, capsys) -> None:
-    _, first = run()
-    first.save(epoch=3)
-    model, second = run()
-    assert fit(model, 2, second.callback()) == []
-    assert f"\n3 of 2 epochs are done: {OVER}\n" in capsys.readouterr().out
-
-
-def test_a_training_that_a_callback_has_ended_says_how_to_go_on(run, flavour, capsys) -> None:
+def test_what_is_over_says_how_to_go_on(run, capsys) -> None:
     def early() -> Any:
-        return flavour.callbacks.EarlyStopping("loss", min_delta=100.0, patience=1)
+        return keras.callbacks.EarlyStopping("loss", min_delta=100.0, patience=1)
 
     model, first = run(every_epochs=1)
     assert fit(model, 9, early(), first.callback(verbose=0)) == [0, 1]
@@ -241,19 +205,25 @@ def test_a_training_that_a_callback_has_ended_says_how_to_go_on(run, flavour, ca
     model, third = run(policy, every_epochs=1)
     assert fit(model, 9, early(), third.callback(verbose=0)) == [2, 3]
     assert int(model.optimizer.iterations.numpy()) == 4 * STEPS
+    third.save(epoch=7)  # by a loop of one's own
+    model, fourth = run()
+    assert fit(model, 6, fourth.callback()) == []
+    over = "nothing to train; raise `epochs`, or start over with start_over=True"
+    assert f"\n7 of 6 epochs are done: {over}\n" in capsys.readouterr().out
 
 
-def test_an_interrupted_fit_before_another_has_its_history_again(run, stop) -> None:
+def test_an_interrupted_fit_before_another_has_its_history_again(run) -> None:
     model, first = run(every_epochs=1)
-    callback = first.callback(verbose=0)
-    with pytest.raises(KeyboardInterrupt):
-        fit(model, 3, callback, stop(1, 1))
+    callback, batches = first.callback(verbose=0), [0] * (STEPS + 1)
+    with pytest.raises(IndexError):
+        fit(model, 3, callback, on(keras, "on_train_batch_begin", batches.pop))
     losses = model.history.history["loss"]
     model.layers[-1].trainable = False
-    model.compile(model.optimizer, "mse")
+    model.compile(model.optimizer, "mse", run_eagerly=True)
     fit(model, 2, callback)
     model, second = run(every_epochs=1)
-    assert whole(model, 3, second.callback(verbose=0)).history["loss"] == losses
+    fit(model, 3, second.callback(verbose=0))
+    assert model.history.history["loss"] == losses
 
 
 def test_start_over_restores_nothing_and_saves_go_on(run, capsys) -> None:
@@ -266,24 +236,17 @@ def test_start_over_restores_nothing_and_saves_go_on(run, capsys) -> None:
     assert fit(model, 2, callback) == [0, 1]
     np.testing.assert_equal(state(model), state(plain))
     said = capsys.readouterr().out
-    assert (
-        "start_over: nothing is restored; training starts from the model's current values" in said
-    )
+    nothing = "start_over: nothing is restored; training starts from the model's current values"
+    assert nothing in said
     assert f"saves continue after {first.manager.directory}/ckpt-3\n" in said
     assert "saved ckpt-4" in said
-    assert str(second.report).startswith("start_over: nothing is restored; training starts from")
+    assert str(second.report).startswith(nothing)
     assert fit(model, 1, callback) == [0]  # and is not restored now
     assert int(model.optimizer.iterations.numpy()) == 3 * STEPS
     model, third = run(every_epochs=1)
     assert third.restore().path.endswith("ckpt-6")
-
-
-def test_start_over_after_a_restore_is_a_contradiction(run) -> None:
-    model, first = run(every_epochs=1)
-    fit(model, 1, first.callback(verbose=0))
-    model, second = run(every_epochs=1)
-    second.restore()
-    with pytest.raises(tfckpt.TfckptError, match=r"restores nothing, but .*ckpt-1 is restored"):
-        fit(model, 1, second.callback(verbose=0, start_over=True))
-    assert saved(second) == ["ckpt-1"]
-    assert int(model.optimizer.iterations.numpy()) == STEPS
+    # After a restore it is a contradiction.
+    with pytest.raises(tfckpt.TfckptError, match=r"restores nothing, but .*ckpt-6 is restored"):
+        fit(model, 1, third.callback(verbose=0, start_over=True))
+    assert saved(third)[-1] == "ckpt-6"
+    assert int(model.optimizer.iterations.numpy()) == 3 * STEPS

@@ -28,7 +28,7 @@ def runs_of(keras: Any, directory: Path) -> Callable[..., Any]:
         model = keras.Sequential(
             [keras.Input((4,)), keras.layers.Dense(3, name="a"), keras.layers.Dense(2)]
         )
-        model.compile(keras.optimizers.Adam(0.05), "mse")
+        model.compile(keras.optimizers.Adam(0.05), "mse", run_eagerly=True)
         where = {"directory": str(directory)}
         config = {
             "version": 1,
@@ -44,6 +44,20 @@ def fit(model: Any, epochs: int, *callbacks: Any, **more: Any) -> list[int]:
     """The epochs of which History knows."""
     more = {"batch_size": 4, "shuffle": False, "verbose": 0, **more}
     return list(model.fit(X, Y, epochs=epochs, callbacks=list(callbacks), **more).epoch)
+
+
+def stop(keras: Any, epoch: int, batch: int = 0) -> Any:
+    """A callback that ends the process before that batch, as far as a test can."""
+
+    class Stop(keras.callbacks.Callback):
+        def on_epoch_begin(self, number: int, logs: Any = None) -> None:
+            self.epoch = number
+
+        def on_train_batch_begin(self, number: int, logs: Any = None) -> None:
+            if (self.epoch, number) == (epoch, batch):
+                raise KeyboardInterrupt
+
+    return Stop()
 
 
 def state(model: Any) -> list[np.ndarray]:

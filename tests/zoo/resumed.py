@@ -1,7 +1,7 @@
-"""The table of resumed trainings: programs × where they are killed × flavours of Keras.
+"""The table of resumed trainings: programs × where they are killed × flavors of Keras.
 
 ``python -m zoo.resumed`` in ``tests`` measures and prints it, ``python -m zoo.resumed keras cache``
-the rows of one flavour with a word in their names. What is expected stands in ``ROWS``;
+the rows of one flavor with a word in their names. What is expected stands in ``ROWS``;
 ``conformance/resume/test_table.py`` asserts it.
 
 A cell says what came of a program that was killed there and started again, in a new process:
@@ -10,14 +10,9 @@ A cell says what came of a program that was killed there and started again, in a
   plain Keras without an interruption. No batch was trained twice or left out, but those since the
   last save, and nobody was told that it is not exact;
 - ``said``: before the first step a line named the cause why it may not be equal;
-- ``refused``: an error named the cause, and nothing had changed.
-
-What is mended one day stands in capitals, and ``ROWS`` says what it is:
-
 - ``OTHER``: something else came of it, and nothing was said;
 - ``ALARM``: it is equal, but was told not to be exact;
-- ``BARRED``: the same program is refused;
-- ``DIES``: it ends by another error, or in the uninterrupted run.
+- ``DIES``: it ends by an error.
 """
 
 from __future__ import annotations
@@ -26,22 +21,24 @@ import importlib
 import re
 import sys
 import tempfile
-import textwrap
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zoo import programs as of
+from zoo import programs_around as around
 from zoo.forkserver import ForkServer
+from zoo.start import SAVE_FREQ, STEPS, Start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from zoo.start import Place, Program
+
 FLAVOURS = ("keras", "tf_keras")
 PRELOAD = ("tensorflow", "keras", "tf_keras", "tfckpt", "zoo.resumed")
-TIMEOUT = 300.0
 # Number of the `fit`, epoch, and the batch before which it ends, or the event.
-KILLS: dict[str, of.Place | None] = {
+KILLS: dict[str, Place | None] = {
     "start": (0, 0, 1),  # before the first save
     "batch": (0, 0, 3),
     "end": (0, 0, "end"),  # before the save of the epoch
@@ -52,11 +49,10 @@ KILLS: dict[str, of.Place | None] = {
     "over": None,  # it was finished
 }
 FIT = ("start", "batch", "end", "next", "second", "over")
-VALIDATED = (*FIT[:-1], "valid", "over")
-TWO = ("batch", "next", "second", "fit 2", "over")
-OF_ONE_EPOCH = ("start", "batch", "end", "fit 2", "over")
-LOOP = ("start", "batch", "second", "over")
-TO_BE_MENDED = ("OTHER", "ALARM", "BARRED", "DIES")
+VALIDATED = ("second", "valid", "end", "over", "batch")
+TWO = ("fit 2", "next", "second", "over")
+OF_ONE_EPOCH = ("fit 2", "end", "batch", "over")
+LOOP = ("second", "batch", "start", "over")
 # How it is said that a training is not exact.
 CLAIMED = re.compile(r"\bnot exact|\bis reset|\bother numbers|nor a repeated", re.IGNORECASE)
 
@@ -66,27 +62,28 @@ class Row:
     """A program, and what comes of it.
 
     Attributes:
-        cells: what is expected, by flavour and kill, flavour, or kill; the most exact one counts.
-        word: a regular expression for what a line must name if it is said, or an error if refused.
-        today: what is to be mended.
+        word: a regular expression for what a line must name if it is said.
+        cells: what is expected, by flavor and kill, flavor, or kill; the most exact one counts.
+        flavors: both only where the two differ in it.
         places: of this program, where they are not those of ``KILLS``.
         plain: whether plain Keras says what is expected; if not, an uninterrupted run of tfckpt.
+        all: whether all kills are tried in Keras 3 by default; if not, one of them.
     """
 
-    program: Callable[[of.Start], None]
+    program: Program
     kills: tuple[str, ...] = FIT
-    cells: Mapping[str, str] = field(default_factory=dict)
     word: str = ""
-    today: str = ""
-    flavours: tuple[str, ...] = FLAVOURS
-    places: Mapping[str, of.Place] = field(default_factory=dict)
+    cells: Mapping[str, str] = field(default_factory=dict)
+    flavors: tuple[str, ...] = FLAVOURS[:1]
+    places: Mapping[str, Place] = field(default_factory=dict)
     plain: bool = True
+    all: bool = False
 
-    def expected(self, flavour: str, kill: str) -> str:
-        keys = (f"{flavour} {kill}", flavour, kill, "all")
+    def expected(self, flavor: str, kill: str) -> str:
+        keys = (f"{flavor} {kill}", flavor, kill, "all")
         return next((self.cells[key] for key in keys if key in self.cells), "equal")
 
-    def place(self, kill: str) -> of.Place | None:
+    def place(self, kill: str) -> Place | None:
         return self.places.get(kill, KILLS[kill])
 
 
@@ -97,164 +94,156 @@ class Measured(NamedTuple):
     details: str
 
 
-DRAWN = {"all": "said"}
+DRAWN, BOTH = {"all": "said"}, FLAVOURS
+AT_ONCE: dict[str, Place] = {"fit 2": (1, 0, 1)}  # before it has saved anything
+DONE: dict[str, Place] = {"over": (0, -1, "done")}  # before it is told that it is
 
+
+def batched(make: Callable[[], Any], **more: Any) -> Program:
+    return of.fed(lambda run: make().batch(4), **more)
+
+
+shuffled, callback = of.shuffled, around.each_batch
 ROWS: dict[str, Row] = {
     # kinds of data
-    "arrays": Row(of.arrays),
-    "sample weights": Row(of.sample_weights),
-    "class weights": Row(of.class_weights),
-    "validation data": Row(of.validated, VALIDATED),
-    "validation split": Row(of.split, VALIDATED),
+    "arrays": Row(of.arrays, flavors=BOTH, all=True),
+    "validation split": Row(of.split, VALIDATED, flavors=BOTH),
     "shuffled validation": Row(of.shuffled_validation, VALIDATED),
-    "shuffle": Row(of.fed(of.shuffled)),
-    "shuffle, not again": Row(of.fed(of.shuffled_once)),
-    "shuffle, repeat": Row(of.fed(of.repeated, steps_per_epoch=of.STEPS)),
-    "repeat(4), cut": Row(of.fed(of.repeated_four_times, steps_per_epoch=of.STEPS)),
-    "filter": Row(of.fed(of.of_unknown_size)),
+    "shuffle": Row(batched(shuffled), flavors=BOTH, all=True),
+    "shuffle, repeat": Row(
+        batched(lambda: shuffled().repeat(), steps_per_epoch=STEPS), flavors=BOTH
+    ),
+    "filter": Row(batched(lambda: shuffled().filter(lambda x, y: y[0] > -100)), flavors=BOTH),
     "augmentation in map": Row(of.fed(of.augmented)),
     "generator in map": Row(of.fed(of.noisy)),
     "tf.random in map": Row(of.fed(of.drawn)),
-    "cache, shuffle": Row(of.fed(of.cached_then_shuffled)),
-    "from_generator": Row(of.fed(of.from_generator)),
-    "PyDataset": Row(of.fed(of.sequence)),
-    "PyDataset, own rng": Row(of.fed(of.noisy_sequence)),
-    "Python generator": Row(of.fed(of.generator, steps_per_epoch=of.STEPS)),
-    # parts of a training
-    "dropout, batch norm": Row(of.with_layers, VALIDATED),
-    "steps_per_execution": Row(of.several_steps_a_call),
-    "EarlyStopping": Row(of.called(of.stops_at_the_worst), VALIDATED),
-    "ReduceLROnPlateau": Row(of.called(of.plateau), VALIDATED),
-    "LearningRateScheduler": Row(of.called(of.scheduler), VALIDATED),
-    "ModelCheckpoint": Row(of.best_file, VALIDATED),
-    "accumulation": Row(of.optimized(of.accumulating), flavours=("keras",)),
-    "use_ema": Row(of.optimized(of.averaging)),
-    "AdamW, schedule": Row(of.optimized(of.decaying)),
-    "loss scale": Row(of.optimized(of.scaled, policy="mixed_float16")),
-    # 1: a cache keeps the order of the first epoch
-    "shuffle, cache": Row(of.fed(of.shuffled_then_cached)),
-    "batches, cache": Row(of.fed(of.batches_cached)),
-    "shuffle, cache, shuffle": Row(of.fed(of.cached_between_shuffles)),
+    "from_generator": Row(of.fed(of.from_generator), flavors=BOTH),
+    "PyDataset": Row(of.fed(of.sequence), flavors=BOTH, all=True),
+    "Python generator": Row(of.fed(of.generator, steps_per_epoch=STEPS), flavors=BOTH),
+    # a cache keeps the order of the first epoch
+    "shuffle, cache": Row(batched(lambda: shuffled().cache())),
+    "shuffle, cache, shuffle": Row(batched(lambda: shuffled().cache().shuffle(4))),
     "shuffle, cache(file)": Row(
-        of.fed(of.cached_in_a_file),
-        word="cache",
-        cells={"keras start": "DIES"},
-        today="TensorFlow refuses to write beside the lock file that a killed process left",
+        of.fed(lambda run: shuffled().cache(str(run.folder / "cache")).batch(4)),
+        # TensorFlow refuses to write beside the lock file that a killed process left.
+        cells={"start": "DIES"},
     ),
-    "images, cache": Row(of.images),
-    # 2: TensorFlow's operations that draw, in a step
+    # layers, optimizers, steps
+    "dropout, batch norm": Row(of.with_layers, VALIDATED, flavors=BOTH),
+    "LSTM": Row(of.lstm(dropout=0.3), FIT, "lstm", {"tf_keras": "said"}, BOTH),
+    "steps_per_execution": Row(of.several_steps_a_call, flavors=BOTH),
+    "accumulation": Row(of.adam(gradient_accumulation_steps=3)),
+    "use_ema": Row(of.adam(use_ema=True, ema_momentum=0.8), flavors=BOTH),
+    "loss scale": Row(of.optimized(of.scaled, policy="mixed_float16"), flavors=BOTH),
     "tf.random in a layer": Row(
-        of.draws_in_a_layer, word=r"RandomStandardNormal in .*noise", cells=DRAWN
+        of.draws_in_a_layer, FIT, "RandomStandardNormal in .*noise", DRAWN, BOTH
     ),
-    "tf.random in a step": Row(
-        of.own_step(of.adds_noise), word="RandomStandardNormal", cells=DRAWN
+    "tf.nn.dropout in a step": Row(of.drops_in_a_step, FIT, "RandomUniform", DRAWN),
+    "seeds in a layer": Row(of.draws_by_seed, flavors=BOTH),
+    "variable in a step": Row(of.variable_in_a_step, flavors=BOTH),
+    "frozen at an epoch": Row(of.frozen_at_an_epoch, flavors=BOTH),
+    # the first step makes the variables
+    "not built": Row(of.unbuilt, flavors=BOTH),
+    "not built, subclass": Row(of.unbuilt_subclass, flavors=BOTH),
+    "GAN": Row(of.gan, flavors=BOTH),
+    "accumulates by itself": Row(of.accumulates_by_itself),
+    # loops of one's own
+    "loop, iterator": Row(around.loop(around.iterated), LOOP, flavors=BOTH),
+    "loop, np.random": Row(around.loop(around.numpys_draws), LOOP),
+    "loop, own generator": Row(around.loop(around.generators_draws), LOOP),
+    "loop, replay buffer": Row(around.loop(around.replayed), LOOP),
+    "manager, np.random": Row(around.managed, LOOP),
+    # several `fit`, and what stands between them
+    "unfrozen": Row(around.fits(around.unfreezes), TWO, flavors=BOTH, all=True),
+    "frozen, same optimizer": Row(around.fits(around.freezes_with_the_same_optimizer), TWO),
+    "another optimizer": Row(around.fits(around.takes_another_optimizer), TWO),
+    "averages between": Row(around.fits(around.averages), TWO),
+    "labels between": Row(around.labels_between, TWO, flavors=BOTH),
+    "fits of drawn data": Row(around.fits(data=of.noisy, shared=False), TWO),
+    "fits of one dataset": Row(around.fits(data=around.batches), TWO, flavors=BOTH, all=True),
+    "fits of one, by steps": Row(around.fits(data=around.batches, steps_per_epoch=STEPS), TWO),
+    "fits of one drawn": Row(
+        around.fits(data=of.noisy), TWO, "its own dataset", {"fit 2": "said"}, places=AT_ONCE
     ),
-    "tf.nn.dropout in a step": Row(of.own_step(of.drops), word="RandomUniform", cells=DRAWN),
-    "tf.random.shuffle": Row(of.own_step(of.mixes), word="RandomShuffle", cells=DRAWN),
-    "seeds in a layer": Row(of.draws_by_seed),
-    # 3: loops of one's own
-    "loop, iterator": Row(of.loop(of.iterated), LOOP),
-    "loop, np.random": Row(of.loop(of.numpys_draws), LOOP),
-    "loop, own generator": Row(of.loop(of.generators_draws), LOOP),
-    "loop, random": Row(of.loop(of.pythons_draws), LOOP),
-    "loop, replay buffer": Row(of.loop(of.replayed), LOOP),
-    "manager, np.random": Row(of.managed, LOOP),
-    # 4: several `fit`, and what stands between them
-    "unfrozen": Row(of.unfrozen, TWO),
-    "evaluate between": Row(of.evaluated_between, TWO),
-    "pseudo-labels": Row(of.labels_between, TWO),
-    "weights between": Row(of.weights_between, TWO),
-    # 5: a loop of `fit`
-    "fits of an epoch": Row(of.fits(1), OF_ONE_EPOCH),
-    "fits, verbose=0": Row(of.fits(0), OF_ONE_EPOCH),
-    "fits, one callback": Row(of.fits_of_one_callback, OF_ONE_EPOCH),
-    "fits, initial_epoch": Row(of.fits_by_epochs, OF_ONE_EPOCH, places={"fit 2": (1, 1, 3)}),
-    # 6: what a step makes at its first call
-    "variable in a step": Row(of.variable_in_a_step),
-    "optimizers in a step": Row(of.optimizers_in_a_step),
-    # 7: a train function made anew
-    "frozen at an epoch": Row(of.frozen_from("epoch")),
-    "frozen at a batch": Row(of.frozen_from("batch")),
-    # 8: callbacks of one's own, and what is said in vain
-    "get_state": Row(of.counts_with_get_state),
-    "counter on a class": Row(of.counts_on_its_class),
-    "counter in a method": Row(of.counts_in_a_method),
-    "counter in a callback": Row(of.counts_in_itself),
-    "constants in a callback": Row(of.knows_constants),
-    "arrays in a callback": Row(of.averages_in_arrays),
-    "rng in a callback": Row(of.draws_by_its_own),
+    "fits, one callback": Row(around.fits_of_an_epoch(callbacks="one"), OF_ONE_EPOCH),
+    "fits, initial_epoch": Row(
+        around.fits_of_an_epoch(callbacks="by epochs"), OF_ONE_EPOCH, places={"fit 2": (1, 1, 3)}
+    ),
+    # callbacks of Keras, and of one's own
+    "EarlyStopping": Row(
+        around.called(around.stops_at_the_worst), VALIDATED, flavors=BOTH, places=DONE, all=True
+    ),
+    "ReduceLROnPlateau": Row(around.called(around.plateau), VALIDATED),
+    "SwapEMAWeights": Row(around.called(around.swaps, ema=True), VALIDATED),
+    "ModelCheckpoint": Row(around.best_file, VALIDATED),
+    "load best": Row(around.best_loaded(stopping=False), VALIDATED, plain=False),
+    "load best, stopping": Row(around.best_loaded(stopping=True), VALIDATED, plain=False),
+    "get_state": Row(around.counts_with_get_state),
+    "counter in a callback": Row(callback("Warmup", around.counts)),
+    "arrays in a callback": Row(around.averages_in_arrays),
+    "rng in a callback": Row(callback("Jitter", around.draws, **around.GENERATORS)),
     "set in a callback": Row(
-        of.collects_in_a_set,
+        callback("Seen", around.collects, seen=set),
         word="Seen: seen changes",
         cells={"start": "equal", "all": "said"},
     ),
-    "counter on the model": Row(of.counts_on_the_model),
-    "np.random in a callback": Row(of.draws_in_itself),
-    "teacher in a callback": Row(of.teaches),
-    "teacher, not passed": Row(of.teaches_unsaved, word=r"teacher=teacher", cells={"all": "said"}),
-    "fits of drawn data": Row(of.noisy_fits, TWO),
-    "fits of one dataset": Row(of.same_data_in_two_fits, TWO),
-    "LSTM": Row(of.lstm()),
-    "LSTM, dropout": Row(
-        of.lstm(dropout=0.3),
-        word="lstm",
-        cells={"tf_keras": "said"},
-    ),
-    # 9: the best weights
-    "load best": Row(of.best_loaded(stopping=False), VALIDATED, plain=False),
-    "load best, stopping": Row(
-        of.best_loaded(stopping=True),
-        VALIDATED,
-        plain=False,
-    ),
+    "trains a batch itself": Row(around.replays),
+    "teacher": Row(around.teaches),
+    "teacher, not passed": Row(around.teaches_unsaved, FIT, "teacher=teacher", DRAWN),
 }
+
+
+def by_default(flavor: str, name: str) -> tuple[str, ...]:
+    """The kills that are always tried: another one in the next row and flavor, or all of them."""
+    row = ROWS[name]
+    if row.all and flavor == FLAVOURS[0]:
+        return row.kills
+    number = list(ROWS).index(name) + FLAVOURS.index(flavor) * (len(row.kills) // 2)
+    return (row.kills[number % len(row.kills)],)
 
 
 # In a child of the fork server
 
 
-def begin(flavour: str, name: str, kills: Sequence[str], folder: str) -> dict[str, Any]:
-    """The uninterrupted run of a program, and for each kill the run that ends there."""
-    keras, row = importlib.import_module(flavour), ROWS[name]
-    plain = of.Start(keras, Path(folder, "plain"), None, saves=not row.plain)
-    found = {"plain": plain.run(row.program)}
-    for kill in kills:
-        start = of.Start(keras, Path(folder, kill), row.place(kill), saves=True)
-        found[kill] = start.run(row.program)
+def run_all(
+    flavor: str, cases: Sequence[tuple[str, Sequence[str]]], folder: str, again: bool
+) -> list[dict[str, Any]]:
+    """Of each row the uninterrupted run and those that are killed; or these, started again."""
+    keras = importlib.import_module(flavor)
+    found = []
+    for name, kills in cases:
+        row = ROWS[name]
+        where = Path(folder, name)
+        starts = {
+            kill: Start(keras, where / kill, None if again else row.place(kill), saves=True)
+            for kill in kills
+        }
+        if not again:
+            starts["plain"] = Start(keras, where / "plain", None, saves=not row.plain)
+        found.append({kill: start.run(row.program) for kill, start in starts.items()})
     return found
-
-
-def go_on(flavour: str, name: str, kills: Sequence[str], folder: str) -> dict[str, Any]:
-    """The same programs, started again."""
-    keras, row = importlib.import_module(flavour), ROWS[name]
-    starts = {kill: of.Start(keras, Path(folder, kill), None, saves=True) for kill in kills}
-    return {kill: start.run(row.program) for kill, start in starts.items()}
 
 
 # What came of it
 
 
 def measure(
-    server: ForkServer, cases: Sequence[tuple[str, str, Sequence[str]]], folder: Path
-) -> dict[tuple[str, str, str], Measured]:
-    """The cells of the table, by flavour, row and kill.
+    server: ForkServer, flavor: str, cases: Sequence[tuple[str, Sequence[str]]], folder: Path
+) -> dict[tuple[str, str], Measured]:
+    """The cells of the table, by row and kill; one process begins all, one goes on.
 
     Args:
         server: which has imported ``PRELOAD``.
-        cases: flavour, row, and kills.
+        cases: row, and kills.
         folder: an empty one.
     """
-    folders = [str(folder / str(number)) for number in range(len(cases))]
-    runs = []
-    for function in ("begin", "go_on"):
-        requests = [
-            (f"zoo.resumed:{function}", *case, where)
-            for case, where in zip(cases, folders, strict=True)
-        ]
-        runs.append([each.result() for each in server.run_many(requests, timeout=TIMEOUT)])
+    begun, ended = (
+        server.run("zoo.resumed:run_all", flavor, cases, str(folder), again, timeout=600).result()
+        for again in (False, True)
+    )
     return {
-        (flavour, name, kill): _judged(ROWS[name], kill, first["plain"], first[kill], second[kill])
-        for (flavour, name, kills), first, second in zip(cases, *runs, strict=True)
+        (name, kill): _judged(ROWS[name], kill, first["plain"], first[kill], second[kill])
+        for (name, kills), first, second in zip(cases, begun, ended, strict=True)
         for kill in kills
     }
 
@@ -267,7 +256,7 @@ def _judged(row: Row, kill: str, plain: Any, first: Any, second: Any) -> Measure
     if first["killed"] != (row.place(kill) is not None):
         return Measured("OTHER", "it ends before the place where it is to be killed")
     if error := second["error"]:
-        return Measured(_of_error(row, second), f"started again: {error}")
+        return Measured("DIES", f"started again: {error}")
     said = first["said"] + second["said"]
     differs = [name for name in plain["result"] if plain["result"][name] != second["result"][name]]
     differs += _of_batches(plain["trained"], first["trained"], second["trained"])
@@ -281,13 +270,6 @@ def _judged(row: Row, kill: str, plain: Any, first: Any, second: Any) -> Measure
     return Measured("ALARM" if CLAIMED.search(said) else "equal", details)
 
 
-def _of_error(row: Row, ended: Any) -> str:
-    if not ended["error"].startswith("refused"):
-        return "DIES"
-    named = row.word and re.search(row.word, ended["error"])
-    return "refused" if named and not ended["changed"] else "BARRED"
-
-
 def _of_batches(whole: list[Any], before: list[Any], after: list[Any]) -> list[str]:
     """Which batches were trained: all, in order, none twice but those since the last save."""
     wrong = []
@@ -296,7 +278,7 @@ def _of_batches(whole: list[Any], before: list[Any], after: list[Any]) -> list[s
     if after != whole[len(whole) - len(after) :]:
         wrong.append("what was trained after it was killed")
     twice = len(before) + len(after) - len(whole)
-    if not 0 <= twice < of.SAVE_FREQ:
+    if not 0 <= twice < SAVE_FREQ:
         wrong.append(f"the number of batches ({len(before)} + {len(after)} for {len(whole)})")
     return wrong
 
@@ -304,39 +286,32 @@ def _of_batches(whole: list[Any], before: list[Any], after: list[Any]) -> list[s
 # Printed
 
 
-def table(flavour: str, measured: Mapping[tuple[str, str, str], str]) -> str:
-    """Rows × kills of a flavour, in 80 columns."""
-    lines = [f"{flavour:24}" + "".join(f"{kill:7}" for kill in KILLS)]
-    names = dict.fromkeys(name for each, name, _ in measured if each == flavour)
-    for name in names:
-        cells = (measured.get((flavour, name, kill), "-") for kill in KILLS)
+def table(flavor: str, measured: Mapping[tuple[str, str], str]) -> str:
+    """Rows × kills of a flavor, in 80 columns."""
+    lines = [f"{flavor:24}" + "".join(f"{kill:7}" for kill in KILLS)]
+    for name in dict.fromkeys(name for name, _ in measured):
+        cells = (measured.get((name, kill), "-") for kill in KILLS)
         lines.append(f"{name:24}" + "".join(f"{cell:7}" for cell in cells))
     return "\n".join(line.rstrip() for line in lines)
 
 
 def main(*words: str) -> int:
-    flavours = [each for each in FLAVOURS if each in words] or FLAVOURS
     parts = [word for word in words if word not in FLAVOURS]
-    cases = [
-        (flavour, name, row.kills)
-        for flavour in flavours
-        for name, row in ROWS.items()
-        if flavour in row.flavours and (not parts or any(part in name for part in parts))
-    ]
-    with ForkServer(preload=PRELOAD) as server, tempfile.TemporaryDirectory() as folder:
-        measured = measure(server, cases, Path(folder))
-    cells = {key: found.cell for key, found in measured.items()}
-    for flavour in flavours:
-        print(table(flavour, cells), end="\n\n")
-    for name in dict.fromkeys(name for _, name, _ in cases):
-        if ROWS[name].today:
-            print(textwrap.fill(f"{name}: {ROWS[name].today}", 80, subsequent_indent="  "))
     wrong = 0
-    for (flavour, name, kill), found in measured.items():
-        if found.cell != (expected := ROWS[name].expected(flavour, kill)):
-            wrong += 1
-            print(f"\n{flavour}, {name}, {kill}: {found.cell}, expected {expected}", found.details)
-    print(f"\n{len(measured)} cells, {wrong} other than expected")
+    for flavor in [each for each in FLAVOURS if each in words] or FLAVOURS:
+        cases = [
+            (name, row.kills)
+            for name, row in ROWS.items()
+            if flavor in row.flavors and (not parts or any(part in name for part in parts))
+        ]
+        with ForkServer(preload=PRELOAD) as server, tempfile.TemporaryDirectory() as folder:
+            measured = measure(server, flavor, cases, Path(folder))
+        print(table(flavor, {key: found.cell for key, found in measured.items()}), end="\n\n")
+        for (name, kill), found in measured.items():
+            if found.cell != (expected := ROWS[name].expected(flavor, kill)):
+                wrong += 1
+                print(f"{name}, {kill}: {found.cell}, expected {expected}", found.details)
+    print(f"{wrong} cells other than expected")
     return int(wrong > 0)
 
 
