@@ -55,40 +55,16 @@ def named(roots: dict[str, Node]) -> Names:
     return assign(roots, {keyword for keyword in roots if keyword in {"model", "generator"}})
 
 
-def reachable(roots: dict[str, Node]) -> dict[int, Node]:
-    return {
-        id(node): node
-        for root in roots.values()
-        for node in walk(root)
-        if node.kind is NodeKind.VALUE
-    }
-
-
-@given(trees())
-def test_every_value_has_exactly_one_name(roots) -> None:
-    found = named(roots).values
-    assert {id(name.node) for name in found} == reachable(roots).keys()
-    assert len({id(name.node) for name in found}) == len(found)
-    assert len({name.name for name in found}) == len(found)
-
-
 @given(trees(), st.randoms(use_true_random=False))
-def test_names_do_not_depend_on_the_order_of_attributes_and_keywords(
-    roots, order: random.Random
-) -> None:
-    before = {id(name.node): name.name for name in named(roots).values}
-    for root in roots.values():
-        for node in walk(root):
-            order.shuffle(node.children)
-    keywords = list(roots)
-    order.shuffle(keywords)
-    again = named({keyword: roots[keyword] for keyword in keywords})
-    assert {id(name.node): name.name for name in again.values} == before
-
-
-@given(trees())
-def test_every_alias_leads_to_the_values_of_what_it_stands_for(roots) -> None:
+def test_what_holds_for_the_names_of_every_tree(roots, order: random.Random) -> None:
     names = named(roots)
+    values = [node for root in roots.values() for node in walk(root)]
+    values = [node for node in values if node.kind is NodeKind.VALUE]
+    # every value has exactly one name
+    assert {id(name.node) for name in names.values} == {id(node) for node in values}
+    assert len({id(name.node) for name in names.values}) == len(names.values)
+    assert len({name.name for name in names.values}) == len(names.values)
+    # every alias leads to the values of what it stands for
     entries = {n.name: Entry(n.name, n.role, "float32", ()) for n in names.values}
     inventory = Inventory("", entries, aliases=names.aliases)
     for alias, path in names.aliases.items():
@@ -97,15 +73,20 @@ def test_every_alias_leads_to_the_values_of_what_it_stands_for(roots) -> None:
             other = alias + name[len(path) :]
             if (name + "/").startswith(path + "/") and other not in entries:
                 assert inventory.find(other) is entry
-
-
-@given(trees())
-def test_a_stack_lists_the_layers_that_its_names_go_through(roots) -> None:
-    names = named(roots)
+    # a stack lists the layers that its names go through
     for path, held in names.containers.items():
         assert len({layer.place for layer in held.layers}) == len(held.layers)
         if held.kind != ATTRIBUTES:  # the trees have slashes in these, Python has none
             assert all("/" not in layer.place for layer in held.layers), path
+    # names do not depend on the order of attributes and keywords
+    before = {id(name.node): name.name for name in names.values}
+    for root in roots.values():
+        for node in walk(root):
+            order.shuffle(node.children)
+    keywords = list(roots)
+    order.shuffle(keywords)
+    again = named({keyword: roots[keyword] for keyword in keywords})
+    assert {id(name.node): name.name for name in again.values} == before
 
 
 LONG = "9" * 30
@@ -125,8 +106,9 @@ def entries(names):
 
 
 @given(NAMES)
-def test_every_subtree_has_the_sum_of_what_is_below_it(names):
+def test_every_value_is_in_a_listing_once_and_in_the_sums_above_it(names):
     values = entries(names)
+    assert sorted(one.name for one in ordered(values)) == sorted(names)
     root = tree(values)
     assert (root.count, root.nbytes) == (len(values), sum(one.nbytes for one in values))
     for row in rows(root, fold=False):
@@ -135,11 +117,6 @@ def test_every_subtree_has_the_sum_of_what_is_below_it(names):
             continue
         below = [e for e in values if e.name == row.name or e.name.startswith(f"{row.name}/")]
         assert (row.count, row.nbytes) == (len(below), sum(one.nbytes for one in below))
-
-
-@given(NAMES)
-def test_every_value_is_in_it_once(names):
-    assert sorted(one.name for one in ordered(entries(names))) == sorted(names)
 
 
 @given(st.lists(PARTS.filter(bool), unique=True))
@@ -175,12 +152,15 @@ class Value(NamedTuple):
     crc32c: int | None = None
 
 
-@given(st.dictionaries(KEYS, SHAPES, max_size=12))
-@example({"//kernel": (3,), "///": (3,), "a//kernel": (3,), "//": ()})  # was read without end
-def test_every_key_is_one_value(shapes) -> None:
-    values = {key: Value("float32", shape) for key, shape in shapes.items()}
-    inventory = name_keys("here", values)
-    assert sorted(entry.key for entry in inventory.entries.values()) == sorted(shapes)
+@given(st.dictionaries(KEYS, SHAPES, max_size=12), st.randoms())
+@example({"//kernel": (3,), "///": (3,), "a//kernel": (3,), "//": ()}, None)  # was read without end
+def test_every_key_is_one_value_and_their_order_says_nothing(shapes, random) -> None:
+    def named(keys: list[str]) -> Inventory:
+        return name_keys("here", {key: Value("float32", shapes[key]) for key in keys})
+
+    keys = sorted(shapes)
+    inventory = named(keys)
+    assert sorted(entry.key for entry in inventory.entries.values()) == keys
     for name, entry in inventory.entries.items():
         assert entry.name == name
         assert (entry.shape, entry.dtype) == (shapes[entry.key], "float32")
@@ -189,18 +169,10 @@ def test_every_key_is_one_value(shapes) -> None:
             assert entry.role is Role.SLOT
             assert variable.role is Role.WEIGHT
             assert set(entry.shape) <= set(variable.shape)
-
-
-@given(st.dictionaries(KEYS, SHAPES, max_size=12), st.randoms())
-def test_the_order_of_the_keys_says_nothing(shapes, random) -> None:
-    def names(keys) -> dict[str, str]:
-        inventory = name_keys("here", {key: Value("float32", shapes[key]) for key in keys})
-        plain = (e for e in inventory.entries.values() if "~" not in e.name)
-        return {entry.key: entry.name for entry in plain}
-
-    keys = sorted(shapes)
-    shuffled = random.sample(keys, len(keys))
-    first, second = names(keys), names(shuffled)
-    assert {k: first[k] for k in first.keys() & second.keys()} == {
-        k: second[k] for k in first.keys() & second.keys()
-    }
+    again = named(random.sample(keys, len(keys)) if random else keys[::-1])
+    first, second = (
+        {e.key: e.name for e in each.entries.values() if "~" not in e.name}
+        for each in (inventory, again)
+    )
+    shared = first.keys() & second.keys()
+    assert {key: first[key] for key in shared} == {key: second[key] for key in shared}

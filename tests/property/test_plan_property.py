@@ -132,9 +132,10 @@ policies = st.builds(
 )
 
 
-@given(policies, inventories, inventories)
-def test_every_value_ends_in_a_step_and_every_live_one_in_exactly_one(policy, stored, live):
+@given(policies, inventories, inventories, st.randoms())
+def test_what_holds_for_every_plan(policy, stored, live, random):
     plan = make_plan(policy, stored, live)
+    # every value ends in a step, and every live one in exactly one
     assert sorted(step.name for step in plan.steps if step.name) == sorted(live.entries)
     sources = [step.source for step in plan.steps if step.source]
     sources += [part.name for step in plan.steps for part in step.parts]
@@ -145,17 +146,39 @@ def test_every_value_ends_in_a_step_and_every_live_one_in_exactly_one(policy, st
     for step in plan.steps:
         assert step.live is live.entries.get(step.name)
         assert step.stored is stored.entries.get(step.source)
+    # what is assigned fits
+    for step in plan.assignments:
+        made = step.changes[-1].after[0] if step.changes else step.stored
+        assert made.shape == step.live.shape
+        cast = policy.on_dtype_mismatch == "cast" if step.changes else step.status is Status.CAST
+        assert made.dtype == step.live.dtype or cast
+        assert bool(step.changes) == (step.status is Status.ADAPTED)
+        assert len(step.reads) == 1 or any(change.how == "concat" for change in step.changes)
+        if step.live.of and not (policy.rename or policy.adapt) and policy.match != ("structure",):
+            pair = step.live.of, step.stored.of
+            assert len(set(pair)) == 1 or UNTOLD in pair[1] or live.aliases or stored.aliases
+        assert step.live.role is not Role.SLOT or policy.optimizer.slots == "restore"
+    # the report counts its values
+    report = render_text(plan)
+    for status, count in plan.counts.items():
+        assert any(line.split()[:2] == [status.value, str(count)] for line in report.splitlines())
+    assert ("refused" in report.splitlines()[0]) == (not plan.ok)
 
-
-@given(policies, inventories, inventories, st.randoms())
-def test_the_order_of_values_does_not_matter(policy, stored, live, random):
+    # the order of values does not matter
     def shuffled(inventory):
         entries = list(inventory.entries.items())
         random.shuffle(entries)
         return dataclasses.replace(inventory, entries=dict(entries))
 
-    plan = make_plan(policy, stored, live)
     assert make_plan(policy, shuffled(stored), shuffled(live)) == plan
+
+
+@given(inventories)
+def test_restoring_an_inventory_into_itself_loads_all_of_it(inventory):
+    plan = make_plan(Policy(allow_empty=True), inventory, inventory)
+    assert plan.ok
+    assert {step.status for step in plan.steps} <= {Status.LOADED}
+    assert [step.name for step in plan.steps] == [step.source for step in plan.steps]
 
 
 def whole(order, slots, kind, aliases):
@@ -220,7 +243,7 @@ near = st.tuples(wholes, wholes, st.booleans(), changes).map(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=250)
 @given(st.just(Policy()) | policies, near, st.booleans())
 def test_what_goes_straight_to_its_own_name_is_what_the_long_way_finds(policy, sides, turned):
     stored, live = reversed(sides) if turned else sides
@@ -234,66 +257,20 @@ def test_what_goes_straight_to_its_own_name_is_what_the_long_way_finds(policy, s
     assert render_text(plan) == render_text(long)
 
 
-@given(inventories)
-def test_restoring_an_inventory_into_itself_loads_all_of_it(inventory):
-    plan = make_plan(Policy(allow_empty=True), inventory, inventory)
-    assert plan.ok
-    assert {step.status for step in plan.steps} <= {Status.LOADED}
-    assert [step.name for step in plan.steps] == [step.source for step in plan.steps]
-
-
-@given(policies, inventories, inventories)
-def test_what_is_assigned_fits(policy, stored, live):
-    for step in make_plan(policy, stored, live).assignments:
-        made = step.changes[-1].after[0] if step.changes else step.stored
-        assert made.shape == step.live.shape
-        cast = policy.on_dtype_mismatch == "cast" if step.changes else step.status is Status.CAST
-        assert made.dtype == step.live.dtype or cast
-        assert bool(step.changes) == (step.status is Status.ADAPTED)
-        assert len(step.reads) == 1 or any(change.how == "concat" for change in step.changes)
-        if step.live.of and not (policy.rename or policy.adapt) and policy.match != ("structure",):
-            pair = step.live.of, step.stored.of
-            assert len(set(pair)) == 1 or UNTOLD in pair[1] or live.aliases or stored.aliases
-        assert step.live.role is not Role.SLOT or policy.optimizer.slots == "restore"
-
-
-@given(policies, inventories, inventories)
-def test_every_plan_has_a_report_that_counts_its_values(policy, stored, live):
-    plan = make_plan(policy, stored, live)
-    report = render_text(plan)
-    for status, count in plan.counts.items():
-        assert any(line.split()[:2] == [status.value, str(count)] for line in report.splitlines())
-    assert ("refused" in report.splitlines()[0]) == (not plan.ok)
-
-
-# Several sources
-
-sources = st.lists(st.tuples(policies, inventories), min_size=2, max_size=3)
-
-
-def planned(found, live):
-    """A plan of each source, under a name of its own."""
-    return [
+@given(st.lists(st.tuples(policies, inventories), min_size=2, max_size=3), inventories)
+def test_what_holds_for_several_sources(found, live):
+    plans = [
         make_plan(policy, dataclasses.replace(stored, source=f"source {number}"), live)
         for number, (policy, stored) in enumerate(found)
     ]
-
-
-@given(sources, inventories)
-def test_every_live_value_has_one_step_and_no_stored_one_is_lost(found, live):
-    plans = planned(found, live)
     united = union_of(plans)
+    # every live value has one step, and no stored one is lost
     assert sorted(step.name for step in united.steps if step.name) == sorted(live.entries)
     for plan in plans:
         mine = {step.source for step in united.steps if step.origin == plan.source}
         assert mine == {step.source for step in plan.steps if step.source}
     assert render_text(united)
-
-
-@given(sources, inventories)
-def test_only_what_one_plan_would_restore_is_restored_and_as_it_would(found, live):
-    plans = planned(found, live)
-    united = union_of(plans)
+    # only what one plan would restore is restored, and as it would
     givers = {}
     for plan in plans:
         for step in plan.assignments:
@@ -305,12 +282,7 @@ def test_only_what_one_plan_would_restore_is_restored_and_as_it_would(found, liv
             (step,) = [step for step in united.steps if step.name == name]
             assert step.severity is Severity.ERROR
             assert all(source in step.reason for source, _, _ in several)
-
-
-@given(sources, inventories)
-def test_it_is_refused_where_a_plan_is_but_for_what_another_provides(found, live):
-    plans = planned(found, live)
-    united = union_of(plans)
+    # it is refused where a plan is, but for what another provides
     provided = {step.name for plan in plans for step in plan.steps if step.status in ASSIGNED}
     provided |= {step.name for plan in plans for step in plan.resets if step.name}
     for plan in plans:
@@ -318,12 +290,9 @@ def test_it_is_refused_where_a_plan_is_but_for_what_another_provides(found, live
         lacking = [step for step in plan.errors if step.name not in provided]
         if plan.problems or grave or lacking:
             assert not united.ok
-
-
-@given(sources, inventories)
-def test_the_order_of_the_sources_says_nothing_about_what_is_restored(found, live):
-    def outcome(plan):
-        return plan.ok, {(step.name, step.origin, step.source) for step in plan.assignments}
-
-    plans = planned(found, live)
-    assert outcome(union_of(plans)) == outcome(union_of(plans[::-1]))
+    # the order of the sources says nothing about what is restored
+    again = union_of(plans[::-1])
+    for one in (united, again):
+        assert one.ok == united.ok
+        restored = {(step.name, step.origin, step.source) for step in one.assignments}
+        assert restored == {(s.name, s.origin, s.source) for s in united.assignments}

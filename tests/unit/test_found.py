@@ -1,19 +1,20 @@
-"""Which checkpoint a config means, and several in one restore."""
+"""Which checkpoint a config means, several in one restore, averages, and files that are missing."""
 
 from __future__ import annotations
 
-import contextlib
+import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from string import Template
+from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
+import yaml
+from zoo.command_line import run
+from zoo.restores import config, filled, numbers, same, stack
 
 import tfckpt
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 @pytest.fixture(autouse=True)
@@ -22,339 +23,363 @@ def _here(tmp_path, monkeypatch) -> None:
 
 
 def save(prefix: str, value: float, **more: Any) -> str:
-    """A checkpoint of ``value``, written by tfckpt; ``prefix`` is without the number."""
-    checkpoint = tfckpt.Checkpoint(value=tf.Variable(value), **more)
-    return checkpoint.save(prefix)
+    """A checkpoint in which ``x`` and ``y`` have the value; ``prefix`` is without the number."""
+    return tfckpt.Checkpoint(x=tf.Variable(value), y=tf.Variable(value), **more).save(prefix)
 
 
-def flip_a_bit(path: str) -> None:
-    """Damage that shows when the value is read; one bit of each byte, wherever the value is."""
+def flip(path: str) -> None:
+    """Damage that shows when a value is read; one bit of each byte, wherever the value is."""
     for data in Path(path).parent.glob(Path(path).name + ".data-*"):
         data.write_bytes(bytes(byte ^ 1 for byte in data.read_bytes()))
 
 
-def tear_the_index(path: str) -> None:
-    """Damage that shows when the checkpoint is opened."""
-    Path(path + ".index").write_bytes(b"torn")
+def prepare(words: str) -> None:
+    """What the first column says: `run=2` saves, `run=2+` with a value more; `run/ckpt-1~flip`."""
+    for word in words.split():
+        if "=" in word:
+            directory, _, value = word.partition("=")
+            more = {"extra": tf.Variable(1.0)} if value.endswith("+") else {}
+            save(f"{directory}/ckpt", float(value.strip("+")), **more)
+            continue
+        path, _, damage = word.partition("~")
+        if damage == "flip":
+            flip(path)
+        elif damage == "tear":  # shows when it is opened
+            Path(f"{path}.index").write_bytes(b"torn")
+        elif damage == "unrecord":
+            Path(f"{path}.tfckpt.json").unlink()
+        elif damage == "debris":
+            Path(path).parent.mkdir()
+            Path(f"{path}.data-00000-of-00001").write_bytes(b"debris")
+        else:
+            Path(path).mkdir()
 
 
-@pytest.fixture
-def restored() -> Callable[..., tuple[float, Any]]:
-    """``restored([source, …])``: the value that comes back, and the report."""
-
-    def restore(first_of: list[dict[str, Any]], **more: Any) -> tuple[float, Any]:
-        value = tf.Variable(-1.0)
-        config = {"version": 1, "restore": {"first_of": first_of, **more}}
-        try:
-            report = tfckpt.restore(config, value=value)
-        except tfckpt.TfckptError:
-            assert value.numpy() == -1
-            raise
-        return float(value.numpy()), report
-
-    return restore
-
-
-DAMAGES = pytest.mark.parametrize("damage", [flip_a_bit, tear_the_index])
-
-
-def test_the_first_source_that_holds_one_wins(restored) -> None:
-    save("a/ckpt", 1.0)
-    save("b/ckpt", 2.0)
-    assert restored([{"directory": "a"}, {"directory": "b"}])[0] == 1
-    assert restored([{"directory": "b"}, {"directory": "a"}])[0] == 2
-    assert restored([{"path": "b/ckpt-1"}, {"directory": "a"}])[0] == 2
-
-
-@pytest.mark.parametrize(
-    ("nothing", "rejected"),
-    [
-        ({"directory": "none"}, ()),
-        ({"directory": "empty"}, ()),
-        ({"path": "none/ckpt-1"}, ("no checkpoint at none/ckpt-1",)),
-        ({"path": "empty/best"}, ("no checkpoint at empty/best",)),
-    ],
-)
-def test_a_source_that_holds_none_falls_through(restored, nothing, rejected) -> None:
-    Path("empty").mkdir()
-    save("b/ckpt", 2.0)
-    value, report = restored([nothing, {"directory": "b"}])
-    assert value == 2
-    assert report.rejected == rejected
-
-
-def test_a_path_with_nothing_there_is_named_where_the_start_is_fresh(restored) -> None:
-    sources = [{"directory": "none"}, {"path": "zoo/imagnet/ckpt-900"}]
-    value, report = restored(sources, if_none="initialize")
-    assert value == -1
-    assert report.rejected == ("no checkpoint at zoo/imagnet/ckpt-900",)
-    assert "zoo/imagnet/ckpt-900" in str(report)
-    with pytest.raises(tfckpt.CheckpointNotFoundError, match="imagnet"):
-        restored(sources)
-
-
-def test_none_anywhere_is_an_error_unless_said(restored) -> None:
-    sources = [{"directory": "none"}, {"path": "nowhere/ckpt-1"}]
-    with pytest.raises(tfckpt.CheckpointNotFoundError, match="none, nowhere/ckpt-1"):
-        restored(sources)
-    with pytest.raises(tfckpt.CheckpointNotFoundError) as caught:
-        restored(sources, if_none="error")
-    assert "if_none" not in str(caught.value)  # an invitation to a start from scratch
-    value, report = restored(sources, if_none="initialize")
-    assert value == -1
-    assert report.path == ""
-    assert not report.restored
+SHORT = {
+    "LENIENT": "policy: {assert: existing_objects_matched}",
+    "NEXT": "on_damaged: next",
+    "X": "policy: {include: [x]}",
+    "Y": "policy: {include: [y]}",
+    "A": "{directory: a, policy: {include: [x]}}",
+    "B": "{directory: b, policy: {include: [y]}}",
+}
+# what is there | the sources, with `or initialize` | what x and y get, or what is said |
+# why others were passed over
+FOUND = """\
+a=1 b=2 | {directory: a}, {directory: b} | 1, 1
+a=1 b=2 | {directory: b}, {directory: a} | 2, 2
+a=1 b=2 | {path: b/ckpt-1}, {directory: a} | 2, 2
+b=2 | {directory: none}, {directory: b} | 2, 2
+b=2 empty | {directory: empty}, {directory: b} | 2, 2
+b=2 | {path: none/ckpt-1}, {directory: b} | 2, 2 | no checkpoint at none/ckpt-1
+b=2 empty | {path: empty/best}, {directory: b} | 2, 2 | no checkpoint at empty/best
+ | {directory: none}, {path: zoo/net-9} or initialize | -1, -1 | no checkpoint at zoo/net-9
+ | {directory: none}, {path: zoo/net-9} | NotFound: none, zoo/net-9
+ | {directory: none} or error | NotFound: none
+run=1 zoo=2 run/ckpt-1~flip | {directory: run}, {directory: zoo} or initialize | Damaged: ckpt-1
+run=1 zoo=2 run/ckpt-1~tear | {directory: run}, {directory: zoo} | Damaged: on_damaged: next
+run=1 z=2 run/ckpt-1~flip | {path: run/ckpt-1}, {directory: z} or initialize | Damaged: ckpt-1
+run/ckpt-1~debris | {directory: run} or initialize | Damaged: ckpt-1: has data but no index
+run=1 zoo=2 run/ckpt-1~flip | {directory: run, $NEXT}, {directory: zoo} | 2, 2 | run/ckpt-1
+run=1 zoo=2 run/ckpt-1~tear | {path: run/ckpt-1, $NEXT}, {directory: zoo} | 2, 2 | run/ckpt-1
+run=1 run/ckpt-1~tear | {directory: run, $NEXT} or initialize | Damaged: run/ckpt-1
+run=1 run=2+ zoo=3 | {directory: run}, {directory: zoo} or initialize | Refused: extra
+run=1 run=2+ zoo=3 | {directory: run, $NEXT}, {directory: zoo} | 3, 3 | extra
+run=1 run=2 run=3 | {directory: run, select: 2} | 2, 2
+run=1 run=2 run=3 | {directory: run, select: latest} | 3, 3
+run=1 run=2 | {directory: run, select: 7}, {directory: b} or initialize | NotFound: 1, 2
+run=1 run=2 run/ckpt-2~flip | {directory: run, select: 2} | Damaged: run/ckpt-2
+run=1 run=2 run/ckpt-2~unrecord | {directory: run} | 1, 1 | its commit record
+run=1 run=2 run/ckpt-2~unrecord run/ckpt-1~flip | {directory: run} | 2, 2 | ckpt-1
+zoo=5+ | {directory: none}, {directory: zoo, $LENIENT} | 5, 5
+a=1 b=2 | {all_of: [$A, {path: b/ckpt-1, $Y}]} | 1, 2
+a=1 b=2 c=4 | {all_of: [$A, {average: [b/ckpt-1, c/ckpt-1], weights: [3, 1], $Y}]} | 1, 2.5
+a=1 b=2 b/ckpt-1~flip | {all_of: [$A, {path: b/ckpt-1, $Y}]} | Damaged: b/ckpt-1
+a=1 b=2 b/ckpt-1~flip | {all_of: [{path: b/ckpt-1, $Y}, $A]} | Damaged: b/ckpt-1
+a=1 b=2 | {all_of: [{directory: a}, {directory: b, $Y}]} | Refused: would both restore it
+a=1 b=2 | {all_of: [$A, {directory: b, $X}]} | Refused: would both restore it
+a=1 | {all_of: [$A, {path: b/ckpt-1, $Y}]} or initialize | NotFound: but there is one in a
+a=1 | {all_of: [$A, $B]} or initialize | NotFound: all_of: no checkpoint in b
+a=1 | {all_of: [$A, {average: [b/1, b/2], $Y}]} or initialize | NotFound: no checkpoint in b
+a=1 b=2 c=3 b/ckpt-1~flip | {all_of: [$A, $B]}, {directory: c} | Damaged: b/ckpt-1
+a=1 b=2 c=3 b/ckpt-1~flip | {all_of: [$A, $B], $NEXT}, {directory: c} | 3, 3 | b/ckpt-1
+a=1 b=2 | {average: [a/ckpt-1, b/ckpt-1]} | 1.5, 1.5
+a=1 | {average: [a/ckpt-1, c/ckpt-1]} | NotFound: c/ckpt-1
+a=1 b=2 b/ckpt-1~flip | {average: [a/ckpt-1, b/ckpt-1]} | Damaged: b/ckpt-1
+"""
+ERRORS = {
+    "NotFound": tfckpt.CheckpointNotFoundError,
+    "Damaged": tfckpt.DamagedCheckpointError,
+    "Refused": tfckpt.RefusedError,
+}
 
 
-@DAMAGES
-def test_where_all_are_damaged_nothing_else_is_restored(restored, damage) -> None:
-    damage(save("run/ckpt", 1.0))
-    save("zoo/ckpt", 2.0)
-    with pytest.raises(tfckpt.DamagedCheckpointError, match="ckpt-1") as error:
-        restored([{"directory": "run"}, {"directory": "zoo"}], if_none="initialize")
-    assert "on_damaged: next" in str(error.value)
-    with pytest.raises(tfckpt.DamagedCheckpointError):
-        restored([{"path": "run/ckpt-1"}, {"directory": "zoo"}], if_none="initialize")
-
-
-def test_data_without_an_index_is_no_fresh_start(restored) -> None:
-    Path("run").mkdir()
-    Path("run/ckpt-1.data-00000-of-00001").write_bytes(b"debris")
-    with pytest.raises(tfckpt.DamagedCheckpointError, match="ckpt-1: has data but no index"):
-        restored([{"directory": "run"}], if_none="initialize")
-
-
-@DAMAGES
-@pytest.mark.parametrize("source", [{"directory": "run"}, {"path": "run/ckpt-1"}])
-def test_on_damaged_next_goes_on(restored, damage, source) -> None:
-    damage(save("run/ckpt", 1.0))
-    save("zoo/ckpt", 2.0)
-    value, report = restored([{**source, "on_damaged": "next"}, {"directory": "zoo"}])
-    assert value == 2
-    assert "run/ckpt-1" in report.rejected[0]
-
-
-def test_on_damaged_next_with_nothing_after_it_is_no_fresh_start(restored) -> None:
-    tear_the_index(save("run/ckpt", 1.0))
-    with pytest.raises(tfckpt.DamagedCheckpointError, match="run/ckpt-1"):
-        restored([{"directory": "run", "on_damaged": "next"}], if_none="initialize")
-
-
-def test_a_refused_one_is_an_error_and_older_ones_are_not_tried(restored) -> None:
-    save("run/ckpt", 1.0)
-    save("run/ckpt", 2.0, extra=tf.Variable(1.0))
-    save("zoo/ckpt", 3.0)
-    with pytest.raises(tfckpt.RefusedError, match="extra"):
-        restored([{"directory": "run"}, {"directory": "zoo"}], if_none="initialize")
-    value, report = restored([{"directory": "run", "on_damaged": "next"}, {"directory": "zoo"}])
-    assert value == 3
-    (reason,) = report.rejected
-    assert "extra" in reason
-
-
-def test_a_number_selects(restored) -> None:
-    for number in range(1, 4):
-        save("run/ckpt", float(number))
-    assert restored([{"directory": "run", "select": 2}])[0] == 2
-    assert restored([{"directory": "run", "select": "latest"}])[0] == 3
-    with pytest.raises(tfckpt.CheckpointNotFoundError, match="1, 2, 3"):
-        restored([{"directory": "run", "select": 7}, {"directory": "b"}], if_none="initialize")
-    flip_a_bit("run/ckpt-2")
-    with pytest.raises(tfckpt.DamagedCheckpointError):
-        restored([{"directory": "run", "select": 2}])
-
-
-def test_one_whose_record_is_gone_comes_after_the_committed_one(restored) -> None:
-    save("run/ckpt", 1.0)
-    Path(f"{save('run/ckpt', 2.0)}.tfckpt.json").unlink()
-    value, report = restored([{"directory": "run"}])
-    assert value == 1
-    (reason,) = report.rejected
-    assert "ckpt-2: written by tfckpt, but its commit record is missing" in reason
-    flip_a_bit("run/ckpt-1")
-    value, report = restored([{"directory": "run"}])
-    assert value == 2
-    assert len(report.rejected) == 2
-
-
-def test_each_source_has_its_own_policy(restored) -> None:
-    save("zoo/ckpt", 5.0, extra=tf.Variable(1.0))
-    lenient = {"assert": "existing_objects_matched"}
-    assert restored([{"directory": "none"}, {"directory": "zoo", "policy": lenient}])[0] == 5
+@pytest.mark.parametrize("line", FOUND.splitlines())
+def test_which_checkpoint_is_restored_or_why_none_is(line: str) -> None:
+    there, sources, expected, *passed = Template(line).substitute(SHORT).split(" | ")
+    prepare(there)
+    sources, _, if_none = sources.partition(" or ")
+    restore = {"first_of": yaml.safe_load(f"[{sources}]")}
+    declared = {"version": 1, "restore": {**restore, **({"if_none": if_none} if if_none else {})}}
+    x, y = tf.Variable(-1.0), tf.Variable(-1.0)
+    kind, _, said = expected.partition(": ")
+    if kind in ERRORS:
+        with pytest.raises(ERRORS[kind]) as caught:
+            tfckpt.restore(declared, x=x, y=y)
+        assert said in " ".join(str(caught.value).split())
+        assert "if_none: initialize" not in str(caught.value)
+        assert (float(x), float(y)) == (-1, -1)
+        return
+    report = tfckpt.restore(declared, x=x, y=y)
+    assert [float(x), float(y)] == yaml.safe_load(f"[{expected}]")
+    assert bool(report.restored) == (expected != "-1, -1")
+    assert len(report.rejected) == (2 if "unrecord run" in there else len(passed))
+    assert not passed or any(passed[0] in each for each in report.rejected)
+    assert not passed or if_none == "" or passed[0] in str(report)
 
 
 def test_a_plan_says_what_was_passed_over(caplog) -> None:
-    save("run/ckpt", 1.0)
-    tear_the_index(save("run/ckpt", 2.0))
+    prepare("run=1 run=2 run/ckpt-2~tear")
     sources = [{"path": "zoo/imagnet/ckpt-900"}, {"directory": "run"}]
-    config = {"version": 1, "restore": {"first_of": sources}}
-    assert tfckpt.plan(config, value=tf.Variable(-1.0)).source.endswith("ckpt-1")
+    declared = {"version": 1, "restore": {"first_of": sources}}
+    plan = tfckpt.plan(declared, x=tf.Variable(-1.0), y=tf.Variable(-1.0))
+    assert plan.source.endswith("ckpt-1")
     assert "zoo/imagnet/ckpt-900" in caplog.text
     assert "run/ckpt-2" in caplog.text
 
 
-BODY: dict[str, Any] = {"include": ["model/body/**"]}
-HEAD: dict[str, Any] = {"include": ["model/head/**"]}
+def test_an_index_that_was_written_over_is_no_damage(caplog) -> None:
+    weight = tf.Variable([1.0])
+    tfckpt.Checkpoint(w=weight).write("best")
+    tf.train.Checkpoint(w=tf.Variable([2.0])).write("best")
+    assert Path("best.tfckpt.json").exists()
+    assert tfckpt.restore("best", w=weight).path == "best"
+    assert weight.numpy() == [2.0]
+    (said,) = caplog.messages
+    assert said.startswith("best: its files were written over since tfckpt saved it")
 
 
-@pytest.fixture
-def model(flavour) -> Callable[..., Any]:
-    """``model(seed)``: a trained one, saved under the prefix where one is given."""
-
-    def build(seed: int, prefix: str = "", units: int = 3) -> Any:
-        network = flavour.Sequential(
-            [
-                flavour.Input((4,)),
-                flavour.layers.Dense(units, name="body"),
-                flavour.layers.Dropout(0.5),
-                flavour.layers.Dense(2, name="head"),
-            ]
-        )
-        network.compile("adam", "mse")
-        random = np.random.default_rng(seed)
-        network.set_weights([random.uniform(0.1, 1, w.shape) for w in network.get_weights()])
-        network.optimizer.build(network.trainable_variables)
-        if prefix:
-            tfckpt.Checkpoint(model=network).save(prefix)
-        return network
-
-    return build
+# Models with an optimizer
 
 
-def config(*members: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"version": 1, "restore": {"all_of": list(members), **more}}
+def trained(k: Any, value: float, directory: str = "") -> Any:
+    model = stack(k, "body", k.layers.BatchNormalization(name="norm"), "head")
+    model.compile("adam", "mse")
+    model.optimizer.build(model.trainable_variables)
+    filled(model, value)
+    if directory:
+        tfckpt.CheckpointManager(tfckpt.Checkpoint(model=model), directory, None).save()
+    return model
 
 
-def weights(network: Any, layer: str) -> list[np.ndarray]:
-    return [np.array(w) for w in network.get_layer(layer).get_weights()]
-
-
-def everything(network: Any) -> list[np.ndarray]:
-    return [v.numpy() for v in (*network.variables, *network.optimizer.variables)]
-
-
-@contextlib.contextmanager
-def untouched(network: Any) -> Iterator[None]:
-    before = everything(network)
-    yield
-    for new, old in zip(everything(network), before, strict=True):
-        np.testing.assert_array_equal(new, old)
-
-
-def damage(prefix: str) -> None:
-    (data,) = Path(prefix).parent.glob(f"{Path(prefix).name}.data-*")
-    data.write_bytes(bytes(byte ^ 1 for byte in data.read_bytes()))
-
-
-def test_the_encoder_from_one_and_the_head_from_another(model) -> None:
-    a, b, target = model(1, "a/ckpt"), model(2, "b/ckpt"), model(3)
+def test_the_encoder_from_one_and_the_head_from_another(flavour) -> None:
+    trained(flavour, 1, "a"), trained(flavour, 2, "b")
+    target = trained(flavour, 3)
     slots = [v.numpy() for v in target.optimizer.variables]
-    report = tfckpt.restore(
-        config({"path": "a/ckpt-1", "policy": BODY}, {"directory": "b", "policy": HEAD}),
-        model=target,
-    )
-    np.testing.assert_equal(weights(target, "body"), weights(a, "body"))
-    np.testing.assert_equal(weights(target, "head"), weights(b, "head"))
-    for new, old in zip(target.optimizer.variables, slots, strict=True):
-        np.testing.assert_array_equal(new.numpy(), old)
+    body, head = ({"include": [f"model/{part}/**"]} for part in ("body", "head"))
+    members = [{"path": "a/ckpt-1", "policy": body}, {"directory": "b", "policy": head}]
+    report = tfckpt.restore({"version": 1, "restore": {"all_of": members}}, model=target)
+    assert [float(target.get_layer(part).kernel[0, 0]) for part in ("body", "head")] == [1, 2]
+    same(target.optimizer.variables, slots)
     assert report.path == "a/ckpt-1, b/ckpt-1"
     assert "LOADED  2 values from a/ckpt-1" in str(report)
 
 
-def test_a_checkpoint_and_an_average(model) -> None:
-    a, b, c = (model(seed, f"{name}/ckpt") for seed, name in enumerate("abc"))
-    target = model(9)
-    average = {"average": ["b/ckpt-1", "c/ckpt-1"], "weights": [3, 1], "policy": HEAD}
-    tfckpt.restore(config({"path": "a/ckpt-1", "policy": BODY}, average), model=target)
-    np.testing.assert_equal(weights(target, "body"), weights(a, "body"))
-    for got, *values in zip(*(weights(m, "head") for m in (target, b, c)), strict=True):
-        expected = np.average(np.asarray(values, "f8"), axis=0, weights=[3, 1])
-        np.testing.assert_array_equal(got, expected.astype("f4"))
+def test_a_run_asks_for_everything_in_its_own_directory_and_not_elsewhere(flavour) -> None:
+    def declared(directory: str) -> dict[str, Any]:
+        own = {"directory": directory}
+        return {"version": 1, "manager": own, "restore": {"directory": "one"}}
+
+    saved = filled(stack(flavour, "out"))
+    tfckpt.from_config(declared("one"), saved).save()
+    compiled = stack(flavour, "out")
+    compiled.compile("adam", "mse")
+    compiled.optimizer.build(compiled.trainable_variables)
+    before = numbers(compiled)
+    with pytest.raises(tfckpt.RefusedError, match="no optimizer state"):
+        tfckpt.from_config(declared("one"), compiled).restore()
+    same(numbers(compiled), before)
+    tfckpt.from_config(declared("other"), compiled).restore()
+    same(compiled.get_weights(), saved.get_weights())
 
 
-@pytest.mark.parametrize("verify", ["checksums", "values", "none"])
-def test_a_damaged_second_one_changes_nothing(model, verify) -> None:
-    model(1, "a/ckpt"), model(2, "b/ckpt")
-    target = model(3)
-    damage("b/ckpt-1")
-    members = [
-        {"path": "a/ckpt-1", "policy": {**BODY, "verify": verify}},
-        {"path": "b/ckpt-1", "policy": {**HEAD, "verify": verify}},
+# Averages
+
+DTYPES = ("float16", "bfloat16", "float32", "float64", "complex64")
+
+
+def write(prefix: str, values: dict[str, Any]) -> str:
+    return tfckpt.Checkpoint(values=variables(values)).write(prefix)
+
+
+def variables(values: dict[str, Any]) -> dict[str, tf.Variable]:
+    return {name: tf.Variable(value, name=name) for name, value in values.items()}
+
+
+def averaged(live: dict[str, Any], average: Any, policy: Any = None, **more: Any) -> Any:
+    source = {"average": average, "policy": policy or {}, **more}
+    return tfckpt.restore({"version": 1, "restore": source}, values=live)
+
+
+@pytest.mark.parametrize("weights", [None, [1, 1, 1], [0.5, 0.3, 0.2], [3, 2.5, 100]])
+def test_an_average_is_numpys_in_every_type(weights) -> None:
+    random = np.random.default_rng(20)
+    # integers and text that are the same in all checkpoints
+    fixed = {"same": np.arange(3), "text": np.array([b"a", b"b"])}
+    drawn = [
+        {d: random.normal(size=(3, 2)).astype(tf.as_dtype(d).as_numpy_dtype) for d in DTYPES}
+        for _ in range(3)
     ]
-    for order in (members, members[::-1]):
-        with untouched(target), pytest.raises(tfckpt.DamagedCheckpointError, match="b/ckpt-1"):
-            tfckpt.restore(config(*order), model=target)
+    paths = [write(f"zoo/{number}", {**values, **fixed}) for number, values in enumerate(drawn)]
+    live = variables({n: np.zeros_like(value) for n, value in {**drawn[0], **fixed}.items()})
+    averaged(live, paths, **({"weights": weights} if weights else {}))
+    for dtype in DTYPES:
+        wide = np.complex128 if dtype == "complex64" else np.float64
+        stacked = np.stack([values[dtype].astype(wide) for values in drawn])
+        expected, got = np.average(stacked, axis=0, weights=weights), live[dtype].numpy()
+        assert got.dtype == drawn[0][dtype].dtype
+        if dtype == "float64":
+            np.testing.assert_allclose(got, expected, rtol=1e-15)
+        else:
+            np.testing.assert_array_equal(got, expected.astype(got.dtype))
+    assert live["same"].numpy().tolist() == [0, 1, 2]
+    assert live["text"].numpy().tolist() == [b"a", b"b"]
 
 
-def test_one_value_from_two_sources_is_refused_and_nothing_changes(model) -> None:
-    model(1, "a/ckpt"), model(2, "b/ckpt")
-    target = model(3)
-    with untouched(target), pytest.raises(tfckpt.RefusedError) as caught:
-        tfckpt.restore(
-            config({"path": "a/ckpt-1"}, {"path": "b/ckpt-1", "policy": HEAD}), model=target
+def test_integers_that_differ_are_left_out_with_the_reason() -> None:
+    values = [{"count": np.int64(count), "w": np.float32(count)} for count in (2, 4)]
+    paths = [write(f"zoo/{number}", each) for number, each in enumerate(values)]
+    live = variables({"count": np.int64(-1), "w": np.float32(-1)})
+    with pytest.raises(tfckpt.RefusedError, match="left out of the checkpoint: int64 is not aver"):
+        averaged(live, paths)
+    assert (live["count"].numpy(), live["w"].numpy()) == (-1, -1)
+    averaged(live, paths, {"expect_missing": ["values/count"]})
+    assert (live["count"].numpy(), live["w"].numpy()) == (-1, 3)
+
+
+V = np.zeros(2, "f4")
+OTHERS = {
+    "is missing, but zoo/a has it": {"v": V},
+    "is not in zoo/a": {"w": V, "v": V, "u": V},
+    "is float32 (3,), but float32 (2,) in zoo/a": {"w": np.zeros(3, "f4"), "v": V},
+    "is float64 (2,), but float32 (2,) in zoo/a": {"w": np.zeros(2, "f8"), "v": V},
+}
+
+
+@pytest.mark.parametrize("said", OTHERS)
+def test_checkpoints_that_are_not_alike_are_refused(said) -> None:
+    write("zoo/a", {"w": V, "v": V})
+    write("zoo/b", OTHERS[said])
+    live = variables({"w": np.full(2, 7, "f4"), "v": np.full(2, 7, "f4")})
+    with pytest.raises(tfckpt.UnsupportedCheckpointError) as caught:
+        averaged(live, ["zoo/a", "zoo/b"])
+    assert caught.value.path == "zoo/b"
+    assert caught.value.name in {"values/w", "values/u"}
+    assert said in str(caught.value)
+    assert [value.numpy().tolist() for value in live.values()] == [[7, 7], [7, 7]]
+
+
+def test_the_last_checkpoints_of_a_run(flavour) -> None:
+    model = trained(flavour, 1.0)
+    manager = tfckpt.CheckpointManager(tfckpt.Checkpoint(model=model), "run", max_to_keep=None)
+    for value in (1.0, 4.0, 6.0):
+        filled(model, value)
+        manager.save()
+    other = trained(flavour, 2.0)
+    slots = [v.numpy() for v in other.optimizer.variables]
+    declared = {"version": 1, "restore": {"average": {"directory": "run", "latest": 2}}}
+    report = tfckpt.restore(declared, model=other)
+    assert {float(x) for weight in other.get_weights() for x in weight.flat} == {5.0}
+    same(other.optimizer.variables, slots)
+    assert "only weights are averaged" in str(report)
+    assert report.path == "the average of run/ckpt-3 and run/ckpt-2"
+    assert (report.step, report.epoch) == (None, None)
+    declared["restore"]["average"]["latest"] = 4
+    with pytest.raises(tfckpt.CheckpointNotFoundError, match="has 3 checkpoints, but `latest: 4`"):
+        tfckpt.restore(declared, model=other)
+    for number, names in enumerate((("x", "y"), ("y", "x"))):
+        tfckpt.Checkpoint(model=stack(flavour, *names)).write(f"zoo/{number}")
+    declared = {"version": 1, "restore": {"average": ["zoo/0", "zoo/1"]}}
+    with pytest.raises(tfckpt.UnsupportedCheckpointError, match="different order than in zoo/0"):
+        tfckpt.plan(declared, model=stack(flavour, "x", "y"))
+
+
+# Data files that are missing
+
+HINT = "a checkpoint needs all of its data files; copy this one next to the index"
+
+
+def sharded(value: float, directory: str, number: int = 1) -> str:
+    """Plain TensorFlow's checkpoint in two data files, as a training with parameter servers has it.
+
+    In the second file is `y`.
+    """
+    saved = tf.train.Checkpoint(x=tf.Variable(value), y=tf.Variable(value + 1))
+    whole = saved.save(f"{directory}/whole/ckpt")
+    keys = [key for key, _ in tf.train.list_variables(whole)]
+    parts = [key for key in keys if key[0] != "y"], [key for key in keys if key[0] == "y"]
+    prefixes = [f"{directory}/whole/part_{n}" for n in range(2)]
+    for prefix, part in zip(prefixes, parts, strict=True):
+        tensors = [tf.constant(tf.train.load_variable(whole, key)) for key in part]
+        tf.raw_ops.SaveV2(
+            prefix=prefix, tensor_names=part, shape_and_slices=[""] * len(part), tensors=tensors
         )
-    assert {step.name for step in caught.value.plan.errors} == {
-        "model/head/bias",
-        "model/head/kernel",
-    }
-    for step in caught.value.plan.errors:
-        assert "a/ckpt-1 (policy 'strict') and b/ckpt-1 (policy 'policy')" in step.reason
+    prefix = f"{directory}/ckpt-{number}"
+    tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=prefixes, destination_prefix=prefix)
+    shutil.rmtree(f"{directory}/whole")
+    return prefix
 
 
-def test_what_no_source_has_is_an_error_and_nothing_changes(model) -> None:
-    model(1, "a/ckpt"), model(2, "b/ckpt")
-    target = model(3)
-    only_bias = {"exclude": ["optimizer/**"], "exclude_checkpoint": ["model/*/kernel"]}
-    with untouched(target), pytest.raises(tfckpt.RefusedError) as caught:
-        tfckpt.restore(
-            config({"path": "a/ckpt-1", "policy": BODY}, {"path": "b/ckpt-1", "policy": only_bias}),
-            model=target,
+def shard(prefix: str, number: int, of: int = 2) -> Path:
+    return Path(f"{prefix}.data-{number:05d}-of-{of:05d}")
+
+
+WAYS = [
+    lambda prefix, **live: tfckpt.Checkpoint(**live).restore(prefix),
+    lambda prefix, **live: tfckpt.restore(config(prefix), **live),
+    lambda prefix, **live: tfckpt.plan(config(prefix), **live),
+]
+
+
+@pytest.mark.parametrize("restore", WAYS)
+def test_a_data_file_that_is_missing_or_cut_off_is_named(restore) -> None:
+    x, y = tf.Variable(-1.0), tf.Variable(-1.0)
+    # of a weight, and of the object graph
+    for number, held, named in ((1, "1 of the 4", " (value 'y')"), (0, "3 of the 4", "")):
+        prefix = sharded(1.0, f"run{number}")
+        shard(prefix, number).unlink()
+        with pytest.raises(tfckpt.DamagedCheckpointError) as error:
+            restore(prefix, x=x, y=y)
+        assert str(error.value) == (
+            f"{shard(prefix, number)}{named}: the data file is missing; it holds {held} values of "
+            f"the checkpoint\n  {HINT}"
         )
-    names = {step.name: step.status.value for step in caught.value.plan.errors}
-    assert names == {"model/body/bias": "MISMATCH", "model/head/kernel": "MISSING"}
+    prefix = save("cut/ckpt", 2.0)
+    data = shard(prefix, 0, 1)
+    data.write_bytes(data.read_bytes()[:2])
+    with pytest.raises(tfckpt.DamagedCheckpointError, match=r"truncated, or of another") as error:
+        restore(prefix, x=x, y=y)
+    assert str(error.value).startswith(f"{data} (value '")
+    assert (float(x), float(y)) == (-1, -1)
 
 
-@pytest.fixture
-def scalars() -> Callable[..., tuple[float, float, Any]]:
-    """``scalars(config)``: restore ``x`` and ``y``, which are −1 before."""
-
-    def restore(declared: dict[str, Any]) -> tuple[float, float, Any]:
-        x, y = tf.Variable(-1.0), tf.Variable(-1.0)
-        try:
-            report = tfckpt.restore(declared, x=x, y=y)
-        except tfckpt.TfckptError:
-            assert (float(x), float(y)) == (-1, -1)
-            raise
-        return float(x), float(y), report
-
-    return restore
-
-
-X, Y = {"include": ["x"]}, {"include": ["y"]}
-
-
-def save_member(prefix: str, value: float) -> str:
-    return tfckpt.Checkpoint(x=tf.Variable(value), y=tf.Variable(value)).save(prefix)
-
-
-def test_half_of_it_is_an_error_whatever_if_none_says(scalars) -> None:
-    save_member("a/ckpt", 1.0)
-    for absent in ({"path": "b/ckpt-1"}, {"directory": "b"}, {"average": ["b/1", "b/2"]}):
-        declared = config({"directory": "a"}, {**absent, "policy": Y}, if_none="initialize")
-        with pytest.raises(tfckpt.CheckpointNotFoundError) as caught:
-            scalars(declared)
-        assert "all_of: no checkpoint in b" in str(caught.value)
-        assert "but there is one in a" in str(caught.value)
-
-
-@pytest.mark.parametrize("kind", ["directory", "path"])
-def test_on_damaged_goes_on_to_the_next_source(scalars, kind) -> None:
-    save_member("a/ckpt", 1.0), save_member("b/ckpt", 2.0), save_member("c/ckpt", 3.0)
-    damage("b/ckpt-1")
-    second = {"directory": "b"} if kind == "directory" else {"path": "b/ckpt-1"}
-    both = {"all_of": [{"directory": "a", "policy": X}, {**second, "policy": Y}]}
-    declared = {"version": 1, "restore": {"first_of": [both, {"directory": "c"}]}}
-    with pytest.raises(tfckpt.DamagedCheckpointError, match="b/ckpt-1"):
-        scalars(declared)
-    both["on_damaged"] = "next"  # type: ignore[assignment]
-    assert scalars(declared)[:2] == (3, 3)
+def test_what_is_not_needed_may_be_missing_and_else_an_older_one_is_taken() -> None:
+    """Plain TensorFlow reads the other values, too."""
+    sharded(1.0, "run", 1)
+    prefix = sharded(3.0, "run", 2)
+    shard(prefix, 1).unlink()
+    x, y = tf.Variable(-1.0), tf.Variable(-1.0)
+    tfckpt.restore(config(prefix, include=["x"]), x=x, y=y)
+    assert (float(x), float(y)) == (3, -1)
+    report = tfckpt.restore({"version": 1, "restore": {"directory": "run"}}, x=x, y=y)
+    assert (float(x), float(y), report.path) == (1, 2, "run/ckpt-1")
+    assert f"{shard(prefix, 1)}" in report.rejected[0]
+    assert "the data file is missing" in report.rejected[0]
+    average = {"version": 1, "restore": {"average": ["run/ckpt-1", prefix]}}
+    with pytest.raises(tfckpt.DamagedCheckpointError, match="the data file is missing"):
+        tfckpt.restore(average, x=x, y=y)
+    shown, checked = run("inspect", prefix), run("verify", prefix)
+    assert (shown.status, checked.status) == (1, 1)
+    missing = "the file is missing; it contains 1 of the 4 values of the checkpoint"
+    assert f"{shard(prefix, 1)}: {missing}" in shown.err
+    assert f"{shard(prefix, 1).name}: the data file is missing" in " ".join(checked.out.split())

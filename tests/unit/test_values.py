@@ -3,45 +3,36 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from zoo.restores import config
 
 import tfckpt
 from tfckpt.core.dtypes import LostNumberError, can_cast, cast, numpy_dtype
 from tfckpt.live import apply
 
-if TYPE_CHECKING:
-    from pathlib import Path
+LOST = [
+    (1e6, "float16"), (float(2**40), "int32"), (float("nan"), "int32"), (-1.0, "uint8"),
+    (0.5, "int8"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("stored", "dtype"),
-    [
-        (1e6, "float16"),
-        (float(2**40), "int32"),
-        (float("nan"), "int32"),
-        (-1.0, "uint8"),
-        (0.5, "int8"),
-    ],
-)
-def test_a_cast_that_would_lose_a_value_is_refused(stored, dtype, tmp_path) -> None:
-    path = tfckpt.Checkpoint(a=tf.Variable(1.0), b=tf.Variable(stored)).save(tmp_path / "ckpt")
-    a, b = tf.Variable(0.0), tf.Variable(tf.cast(3, dtype))
-    policy = {"on_dtype_mismatch": "cast"}
-    with pytest.raises(tfckpt.RestoreError, match=f"b: {dtype} cannot hold"):
-        tfckpt.restore({"version": 1, "restore": {"path": path, "policy": policy}}, a=a, b=b)
-    assert (float(a), int(b)) == (0.0, 3)
-
-
-def test_a_cast_that_rounds_is_a_cast(tmp_path) -> None:
-    path = tfckpt.Checkpoint(a=tf.Variable(1.1), b=tf.Variable(float("inf"))).save(tmp_path / "c")
+def test_a_cast_that_rounds_is_a_cast_and_one_that_would_lose_a_value_is_refused(tmp_path) -> None:
+    for stored, dtype in LOST:
+        saved = tfckpt.Checkpoint(a=tf.Variable(1.0), b=tf.Variable(stored))
+        path = saved.save(tmp_path / "ckpt")
+        a, b = tf.Variable(0.0), tf.Variable(tf.cast(3, dtype))
+        with pytest.raises(tfckpt.RestoreError, match=f"b: {dtype} cannot hold"):
+            tfckpt.restore(config(path, on_dtype_mismatch="cast"), a=a, b=b)
+        assert (float(a), int(b)) == (0.0, 3)
+    saved = tfckpt.Checkpoint(a=tf.Variable(1.1), b=tf.Variable(float("inf")))
     a, b = tf.Variable(tf.cast(0, "bfloat16")), tf.Variable(tf.cast(0, "float16"))
-    policy = {"on_dtype_mismatch": "cast"}
-    tfckpt.restore({"version": 1, "restore": {"path": path, "policy": policy}}, a=a, b=b)
+    path = saved.save(tmp_path / "ckpt")
+    tfckpt.restore(config(path, on_dtype_mismatch="cast"), a=a, b=b)
     assert float(a) == float(tf.cast(1.1, "bfloat16"))
     assert float(b) == float("inf")
 
@@ -59,14 +50,15 @@ def test_small_dtypes_widen_safely_and_nothing_narrows_to_them(small) -> None:
         cast(np.array([1e6], np.float32), kind)
 
 
-def _dropout(monkeypatch, dtype: str, seed: int) -> keras.Model:
-    """Seeds were uint32 in Keras 3.1 and int64 later."""
-    monkeypatch.setattr(keras.src.backend, "random_seed_dtype", lambda: dtype)
-    return keras.Sequential([keras.Input((2,)), keras.layers.Dropout(0.5, seed=seed, name="drop")])
-
-
 def test_a_seed_of_an_older_keras_is_taken_as_it_is(monkeypatch, tmp_path) -> None:
-    old, new = _dropout(monkeypatch, "uint32", 7), _dropout(monkeypatch, "int64", 8)
+    """Seeds were uint32 in Keras 3.1 and int64 later."""
+
+    def dropout(dtype: str, seed: int) -> Any:
+        monkeypatch.setattr(keras.src.backend, "random_seed_dtype", lambda: dtype)
+        layer = keras.layers.Dropout(0.5, seed=seed, name="drop")
+        return keras.Sequential([keras.Input((2,)), layer])
+
+    old, new = dropout("uint32", 7), dropout("int64", 8)
     old(np.ones((1, 2)), training=True)
     path = tfckpt.Checkpoint(model=old).save(tmp_path / "ckpt")
     tfckpt.Checkpoint(model=new).restore(path).assert_consumed()
@@ -83,27 +75,23 @@ DTYPES = [
 
 
 @pytest.fixture(params=["tensor", "array"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small values go through an array, and most tests have only such."""
     if request.param != "array":
         monkeypatch.setattr(apply, "COPIED", 0)
-    return str(request.param)
 
 
 def values(seed: int) -> dict[str, tf.Variable]:
     random = np.random.default_rng(seed)
-    shapes = [(3, 5), (), (0, 2), (70, 30)]
     return {
-        f"{dtype}_{n}": tf.Variable(_cast(random.uniform(-9, 9, shape), dtype))
+        f"{dtype}_{n}": tf.Variable(
+            np.asarray(random.uniform(0 if dtype[0] == "u" else -9, 9, shape)).astype(
+                tf.as_dtype(dtype).as_numpy_dtype
+            )
+        )
         for dtype in DTYPES
-        for n, shape in enumerate(shapes)
+        for n, shape in enumerate([(3, 5), (), (0, 2), (70, 30)])
     }
-
-
-def _cast(value: np.ndarray, dtype: str) -> Any:
-    if dtype.startswith("u"):
-        value = abs(value)
-    return np.asarray(value).astype(tf.as_dtype(dtype).as_numpy_dtype)
 
 
 def content(variables: dict[str, tf.Variable]) -> dict[str, bytes]:
@@ -111,22 +99,30 @@ def content(variables: dict[str, tf.Variable]) -> dict[str, bytes]:
 
 
 @pytest.mark.usefixtures("way")
-def test_every_dtype_is_restored_bit_by_bit(tmp_path) -> None:
+def test_every_dtype_is_restored_bit_by_bit_or_put_back(tmp_path) -> None:
     saved, restored = values(1), values(2)
     path = tf.train.Checkpoint(**saved).write(str(tmp_path / "ckpt"))
-    assert content(restored) != content(saved)
-    tfckpt.Checkpoint(**restored).read(path).assert_consumed()
+    before = content(restored)
+    assert before != content(saved)
+    status = tfckpt.Checkpoint(**restored, more=tf.Variable(1.0)).read(path)
     assert content(restored) == content(saved)
     for name, variable in restored.items():
         assert (variable.shape, variable.dtype) == (saved[name].shape, saved[name].dtype)
+    with pytest.raises(AssertionError, match="every variable has its old value again"):
+        status.assert_existing_objects_matched()
+    assert content(restored) == before
+    tfckpt.Checkpoint(**restored).read(path).assert_consumed()
+    assert content(restored) == content(saved)
 
 
 @pytest.mark.usefixtures("way")
 def test_what_is_updated_in_place_is_seen_through_nothing_else(tmp_path) -> None:
     saved = {"a": tf.Variable(tf.ones((300, 300))), "b": tf.Variable(tf.ones(5))}
     path = tf.train.Checkpoint(**saved).write(str(tmp_path / "ckpt"))
-    restored = {name: tf.Variable(tf.zeros_like(variable)) for name, variable in saved.items()}
-    other = {name: tf.Variable(tf.zeros_like(variable)) for name, variable in saved.items()}
+    restored, other = (
+        {name: tf.Variable(tf.zeros_like(variable)) for name, variable in saved.items()}
+        for _ in range(2)
+    )
     before = {name: variable.read_value() for name, variable in restored.items()}
     status = tfckpt.Checkpoint(**restored).read(path)
     tfckpt.Checkpoint(**other).read(path)
@@ -143,62 +139,41 @@ def test_what_is_updated_in_place_is_seen_through_nothing_else(tmp_path) -> None
     del status
 
 
-@pytest.mark.usefixtures("way")
-def test_old_values_are_put_back(tmp_path) -> None:
-    saved, restored = values(1), values(2)
-    path = tf.train.Checkpoint(**saved).write(str(tmp_path / "ckpt"))
-    before = content(restored)
-    status = tfckpt.Checkpoint(**restored, more=tf.Variable(1.0)).read(path)
-    assert content(restored) == content(saved)
-    with pytest.raises(AssertionError, match="every variable has its old value again"):
-        status.assert_existing_objects_matched()
-    assert content(restored) == before
-
-
 @pytest.mark.parametrize("shape", [(0, 2**31), (2**33, 0), (0, 2**31 - 1)])
-@pytest.mark.parametrize("unknown", [False, True])
 @pytest.mark.usefixtures("way")
-def test_a_side_may_be_longer_than_int32_counts(shape, unknown, tmp_path) -> None:
-    def empty() -> Any:
-        zeros = tf.zeros(tf.constant(shape, tf.int64), tf.int8)
-        return tf.Variable(zeros, shape=[None, None] if unknown else None)
+def test_a_side_may_be_longer_than_int32_counts(shape, tmp_path) -> None:
+    for unknown in (False, True):
 
-    path = tfckpt.Checkpoint(v=empty(), w=tf.Variable([1.0])).save(str(tmp_path / "ckpt"))
-    v, w = empty(), tf.Variable([0.0])
-    if unknown:
-        v.assign(tf.ones([2, 3], tf.int8))
-    tfckpt.Checkpoint(v=v, w=w).restore(path).assert_consumed()
-    assert tuple(v.value().shape) == shape
-    assert w.numpy() == 1.0
+        def empty(unknown: bool = unknown) -> Any:
+            zeros = tf.zeros(tf.constant(shape, tf.int64), tf.int8)
+            return tf.Variable(zeros, shape=[None, None] if unknown else None)
+
+        path = tfckpt.Checkpoint(v=empty(), w=tf.Variable([1.0])).save(str(tmp_path / "ckpt"))
+        v, w = empty(), tf.Variable([0.0])
+        if unknown:
+            v.assign(tf.ones([2, 3], tf.int8))
+        tfckpt.Checkpoint(v=v, w=w).restore(path).assert_consumed()
+        assert tuple(v.value().shape) == shape
+        assert w.numpy() == 1.0
 
 
 @pytest.mark.parametrize("length", [0, 3, 5])
 def test_a_variable_of_unknown_length_takes_any(length, tmp_path) -> None:
     """As in TensorFlow."""
 
-    def variable(values: list[float]) -> Any:
-        return tf.Variable(values, shape=[None], dtype="float32")
+    def variable(values: Any, *shape: int | None) -> Any:
+        return tf.Variable(values, shape=shape or [None], dtype="float32")
 
     path = tfckpt.Checkpoint(v=variable([1.0] * length)).save(tmp_path / "ckpt")
     plain = variable([7.0, 8.0, 9.0])
     tf.train.Checkpoint(v=plain).read(path).assert_existing_objects_matched()
-    for policy in ({}, {"verify": "values"}):
+    for verify in ("checksums", "values"):
         v = variable([7.0, 8.0, 9.0])
-        config = {
-            "version": 1,
-            "restore": {
-                "path": path,
-                "policy": {**policy, "api": "read", "on_unexpected": "ignore"},
-            },
-        }
-        tfckpt.restore(config, v=v)
+        tfckpt.restore(config(path, verify=verify, api="read", on_unexpected="ignore"), v=v)
         assert v.numpy().tolist() == plain.numpy().tolist() == [1.0] * length
-    fixed = tf.Variable([7.0, 8.0, 9.0, 10.0])
-    with pytest.raises(tfckpt.RefusedError, match="incompatible tensor with shape"):
-        tfckpt.Checkpoint(v=fixed).restore(path)
-    square = tf.Variable([[1.0]], shape=[None, None])
-    with pytest.raises(tfckpt.RefusedError, match="incompatible tensor with shape"):
-        tfckpt.Checkpoint(v=square).restore(path)
+    for other in (variable([7.0, 8.0, 9.0, 10.0], 4), variable([[1.0]], None, None)):
+        with pytest.raises(tfckpt.RefusedError, match="incompatible tensor with shape"):
+            tfckpt.Checkpoint(v=other).restore(path)
 
 
 DEPTH = 900  # from about 1,000 on TensorFlow's own save ends in a RecursionError
@@ -212,14 +187,10 @@ def chain(value: float) -> tuple[Any, tf.Variable]:
     return top, variable
 
 
-def test_a_chain_that_tensorflow_saved_is_read(tmp_path: Path) -> None:
-    prefix = chain(3.0)[0].save(str(tmp_path / "ckpt"))
-    name = f"{'inner/' * DEPTH}value"
-    assert name in tfckpt.inspect(prefix).inventory.entries
-
-
-def test_objects_nested_too_deeply_for_python_are_refused_with_what_helps(tmp_path: Path) -> None:
+def test_objects_nested_too_deeply_for_python_are_refused_with_what_helps(tmp_path) -> None:
+    by_tensorflow = tfckpt.inspect(chain(3.0)[0].save(str(tmp_path / "plain")))
     top, _ = chain(3.0)
+    assert f"{'inner/' * DEPTH}value" in by_tensorflow.inventory.entries
     with pytest.raises(tfckpt.UntrackedError, match="nested too deeply") as raised:
         tfckpt.Checkpoint(model=top).write(tmp_path / "ckpt")
     assert "sys.setrecursionlimit" in str(raised.value)

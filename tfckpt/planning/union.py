@@ -76,9 +76,10 @@ def _merge(steps_of_it: Sequence[_From]) -> Iterator[Step]:
     restored = [each for each in claims if each.step.status in ASSIGNED]
     refused = [each for each in steps_of_it if _is_refused(each.step)]
     if restored and len(claims) > 1:
-        reason = f"{' and '.join(each.title for each in claims)} would both restore it"
-        if len(restored) < len(claims):
-            reason = f"{restored[0].title} would restore it, and {asked[0].title} would reset it"
+        restore, reset = (" and ".join(x.title for x in each) for each in (restored, asked))
+        reason = f"{restore} would both restore it"
+        if reset:
+            reason = f"{restore} would restore it, and {reset} would reset it"
         chosen = restored[0]
         yield chosen.step._replace(
             status=Status.MISMATCH,
