@@ -1,354 +1,217 @@
-"""TF1's checkpoints: variables, optimizers, and numbers of automatic layers."""
+"""TF1's checkpoints: variables, optimizers, numbers of automatic layers, names of programs."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+import itertools
+import textwrap
+from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
-from zoo.graphs import assert_holds, dense, restore, save, v1
+import yaml
+from zoo.graphs import dense, save, v1
+from zoo.optimizers import compiled
+from zoo.pairs.build import start_anew
+from zoo.pasted import equal, pasted
+from zoo.variables import inner
 
 import tfckpt
 
-if TYPE_CHECKING:
-    from zoo.graphs import Saved
-
-
-BOTH = pytest.mark.parametrize("flavour", ["keras3", "tf_keras"], indirect=True)
-
-
-def trained() -> None:
-    """Two hidden layers and a head, trained by Adam."""
-    hidden = dense(dense(v1.placeholder(tf.float32, (None, 3)), 4, "first"), 5, "second")
-    loss = tf.reduce_sum(dense(hidden, 2, "head"))
-    v1.train.AdamOptimizer().minimize(loss, v1.train.get_or_create_global_step())
-
-
-@pytest.fixture(scope="module", params=[v1.train.SaverDef.V2, v1.train.SaverDef.V1], ids="21")
-def saved(request: Any, tmp_path_factory: Any) -> Saved:
-    return save(tmp_path_factory.mktemp("tf1") / "model.ckpt-7", trained, version=request.param)
-
-
-def network(keras: Any, *names: str, units: tuple[int, ...] = (4, 5, 2)) -> Any:
-    layers = [keras.layers.Dense(n, name=name) for n, name in zip(units, names, strict=True)]
-    return keras.Sequential([keras.Input((3,)), *layers])
-
-
-@BOTH
-def test_a_part_of_the_variables(tmp_path, saved, flavour) -> None:
-    model = network(flavour, "first", "second", "head")
-    head = model.get_layer("head").get_weights()
-    restore(tmp_path, saved, 'include: ["model/first/**", "model/second/**"]', model=model)
-    assert_holds(model, saved, first="first", second="second")
-    np.testing.assert_equal(model.get_layer("head").get_weights(), head)
-
-
-def test_one_plain_variable_of_another_name(tmp_path) -> None:
-    def three() -> None:
-        for name in ("v1", "v2", "v3"):
-            v1.get_variable(name, (3,))
-
-    saved = save(tmp_path / "ckpt", three)
-    v3_x = tf.Variable(tf.zeros(3))
-    policy = """
-        include: [v3_x]
-        rename: [{checkpoint: v3, model: v3_x}]
-        on_unexpected: ignore
-    """
-    restore(tmp_path, saved, policy, v3_x=v3_x)
-    np.testing.assert_array_equal(v3_x.numpy(), saved.values["v3"])
-
-
-def test_a_model_as_a_part_of_a_larger_one(tmp_path, saved) -> None:
-    inputs = keras.Input((3,))
-    encoder = network(keras, "first", "second", "head")
-    encoder.name = "encoder"
-    model = keras.Model(inputs, keras.layers.Dense(7, name="top")(encoder(inputs)))
-    policy = """
-        include: ["model/encoder/**"]
-        rename: [{checkpoint: "model/**", model: "model/encoder/**"}]
-    """
-    restore(tmp_path, saved, policy, model=model)
-    assert_holds(encoder, saved, first="first", second="second", head="head")
-
-
-def test_all_variables_renamed(tmp_path, saved) -> None:
-    model = network(keras, "block_1", "block_2", "logits")
-    policy = """
-        include: ["model/**"]
-        rename:
-          - {checkpoint: "model/first/**", model: "model/block_1/**"}
-          - {checkpoint: "model/second/**", model: "model/block_2/**"}
-          - {checkpoint: "model/head/**", model: "model/logits/**"}
-    """
-    restore(tmp_path, saved, policy, model=model)
-    assert_holds(model, saved, block_1="first", block_2="second", logits="head")
-
-
-@BOTH
-def test_training_goes_on_with_adams_state(tmp_path, flavour) -> None:
-    """The next step is the one that TF1 would have made, with the same rates."""
-    path = str(tmp_path / "ckpt")
-    x = np.random.default_rng(0).normal(size=(8, 3)).astype("float32")
-    with tf.Graph().as_default(), v1.Session() as session:
-        inputs = v1.placeholder(tf.float32, (None, 3))
-        loss = tf.reduce_mean(tf.square(dense(inputs, 4, "first") - 1.0))
-        optimizer = v1.train.AdamOptimizer(0.01, epsilon=1e-7)
-        step = optimizer.minimize(loss, v1.train.get_or_create_global_step())
-        session.run(v1.global_variables_initializer())
-        for _ in range(3):
-            session.run(step, {inputs: x})
-        v1.train.Saver().save(session, path)
-        for _ in range(5):
-            session.run(step, {inputs: x})
-        expected = session.run(v1.trainable_variables())
-    model = network(flavour, "first", units=(4,))
-    optimizer = flavour.optimizers.Adam(0.01, epsilon=1e-7)
-    model.compile(optimizer, loss="mse")
-    config = tmp_path / "config.yaml"
-    config.write_text(
-        f"version: 1\nrestore: {{path: {path}, policy: tf1}}\npolicies:\n  tf1:\n"
-        "    optimizer: {hyperparameters: config}\n"
-        '    exclude_checkpoint: ["optimizer/beta*_power"]\n'
-    )
-    tfckpt.restore(config, model=model, optimizer=optimizer)
-    for _ in range(5):
-        model.train_on_batch(x, np.ones((8, 4), "float32"))
-    for variable, value in zip(model.get_layer("first").weights, expected, strict=True):
-        np.testing.assert_allclose(variable.numpy(), value, rtol=1e-6, atol=1e-6)
-
-
-def test_momentum_of_tf1_is_not_taken_for_keras_whose_means_something_else(tmp_path) -> None:
-    def build() -> None:
-        loss = tf.reduce_sum(dense(tf.ones((1, 3)), 4, "first"))
-        v1.train.MomentumOptimizer(0.1, 0.9).minimize(loss)
-
-    saved = save(tmp_path / "ckpt", build)
-    model = network(keras, "first", units=(4,))
-    optimizer = keras.optimizers.SGD(0.1, momentum=0.9)
-    optimizer.build(model.trainable_variables)
-    with pytest.raises(tfckpt.RefusedError, match="'momentum' in the checkpoint"):
-        restore(tmp_path, saved, 'include: ["**"]', model=model, optimizer=optimizer)
-
-
-def test_what_keras_built_in_graph_mode(tmp_path) -> None:
-    """Recurrent layers, attention and depthwise convolutions, whose scopes are no attributes."""
-
-    def layers(keras: Any) -> list[Any]:
-        return [
-            keras.Input((5, 4)),
-            keras.layers.LSTM(3, return_sequences=True),
-            keras.layers.Bidirectional(keras.layers.GRU(3, return_sequences=True)),
-            keras.layers.Reshape((5, 6, 1)),
-            keras.layers.DepthwiseConv2D(2),
-            keras.layers.SeparableConv2D(2, 2),
-            keras.layers.BatchNormalization(),
-            keras.layers.Flatten(),
-            keras.layers.Dense(2),
-        ]
-
-    def build() -> None:
-        tf_keras.Sequential(layers(tf_keras))
-
-    saved = save(tmp_path / "ckpt", build)
-    model = keras.Sequential(layers(keras))
-    restore(tmp_path, saved, "assert: consumed", model=model)
-    variables = [v for v in model.variables if "seed" not in v.path]
-    assert len(variables) == len(saved.values)
-    for variable, value in zip(variables, saved.values.values(), strict=True):
-        np.testing.assert_array_equal(variable.numpy(), value)
-
-
-@pytest.mark.parametrize("version", [v1.train.SaverDef.V2, v1.train.SaverDef.V1], ids="21")
-def test_sharded_files_and_parted_variables_with_their_slots(tmp_path, version) -> None:
-    def build() -> None:
-        with v1.device("/cpu:0"):
-            out = dense(tf.ones((1, 8)), 4, "first", partitioner=v1.fixed_size_partitioner(3))
-        with v1.device("/cpu:1"):
-            out = dense(out, 2, "head")
-        v1.train.AdamOptimizer().minimize(tf.reduce_sum(out))
-
-    saved = save(tmp_path / "ckpt-5", build, version=version, sharded=True, devices={"CPU": 2})
-
-    def whole(name: str, slot: str = "") -> Any:
-        parts = [saved.values[f"{name}/part_{n}{slot}"] for n in range(3)]
-        return np.concatenate(parts)
-
-    model = keras.Sequential(
-        [keras.Input((8,)), keras.layers.Dense(4, name="first"), keras.layers.Dense(2, name="head")]
-    )
-    optimizer = keras.optimizers.Adam()
-    policy = """
-        on_missing: ignore
-        on_unexpected: ignore
-    """
-    restore(tmp_path, saved, policy, model=model, optimizer=optimizer)
-    first, head = model.get_layer("first"), model.get_layer("head")
-    np.testing.assert_array_equal(first.kernel.numpy(), whole("first/kernel"))
-    np.testing.assert_array_equal(head.kernel.numpy(), saved.values["head/kernel"])
-
-    def slot(ending: str) -> Any:
-        (found,) = (v.numpy() for v in optimizer.variables if v.name.endswith(ending))
-        return found
-
-    np.testing.assert_array_equal(slot("first_kernel_momentum"), whole("first/kernel", "/Adam"))
-    head_v = saved.values["head/kernel/Adam_1"]
-    np.testing.assert_array_equal(slot("head_kernel_velocity"), head_v)
-
-
-def test_variables_of_no_name_there_are_refused(saved) -> None:
-    checkpoint = tfckpt.Checkpoint(elsewhere=tf.Variable(tf.zeros(4)))
-    with pytest.raises(tfckpt.RefusedError, match="no value would be restored"):
-        checkpoint.restore(saved.path)
-
-
-def test_several_models_are_told_by_the_first_scope(tmp_path) -> None:
-    def build() -> None:
-        with v1.variable_scope("generator"):
-            dense(tf.ones((1, 3)), 4, "first")
-        with v1.variable_scope("discriminator"):
-            dense(tf.ones((1, 3)), 4, "first")
-
-    saved = save(tmp_path / "ckpt", build)
-    models = {name: network(keras, "first", units=(4,)) for name in ("generator", "discriminator")}
-    restore(tmp_path, saved, "assert: consumed", **models)
-    for name, model in models.items():
-        assert_holds(model, saved, first=f"{name}/first")
-
-
-class Pair(tf_keras.Model):
-    """Its layers' attributes are not what they are called."""
-
-    def __init__(self) -> None:
-        super().__init__(name="pair")
-        self.one = tf_keras.layers.Dense(3, name="front")
-        self.other = tf_keras.layers.Dense(2, name="back")
-
-    def call(self, inputs: Any) -> Any:
-        return self.other(self.one(inputs))
-
-
-def pair_after_a_step(value: float) -> tuple[Any, Any, Any]:
-    """A model, its optimizer, and what has to run in graph mode."""
-    model = Pair()
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(model(tf.fill((1, 2), value)))
-    optimizer = tf_keras.optimizers.legacy.Adam(value)
-    weights = model.trainable_variables
-    gradients = tape.gradient(loss, weights)
-    return model, optimizer, optimizer.apply_gradients(zip(gradients, weights, strict=True))
-
-
-def held(model: Any, optimizer: Any) -> list[np.ndarray]:
-    """Values by the order of the model's variables, slots and hyperparameters included."""
-    slots = [optimizer.get_slot(v, slot) for v in model.variables for slot in ("m", "v")]
-    hyper = [optimizer._hyper[name] for name in sorted(optimizer._hyper)]
-    return [v.numpy() for v in (*model.variables, *slots, *hyper, optimizer.iterations)]
-
-
-def test_names_that_all_fit_decide_for_the_optimizers_values_too(tmp_path) -> None:
-    """A model that was built as in the graph has the variables' names of the file, all of them."""
-    with tf.Graph().as_default(), v1.Session() as session:
-        _, _, train = pair_after_a_step(0.5)
-        session.run(v1.global_variables_initializer())
-        session.run(train)
-        path = v1.train.Saver().save(session, str(tmp_path / "ckpt"))
-    restored = []
-    for checkpoint in (tf.train.Checkpoint, tfckpt.Checkpoint):
-        model, optimizer, _ = pair_after_a_step(-0.25)
-        more = tf.Variable(1.0, name="not_in_the_file")
-        status = checkpoint(model=model, optimizer=optimizer).read(path)
-        status.assert_consumed()
-        restored.append(held(model, optimizer))
-        status = checkpoint(model=model, optimizer=optimizer, more=more).read(path)
-        with pytest.raises(AssertionError):
-            status.assert_existing_objects_matched()
-    for theirs, ours in zip(*restored, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-
-
-def test_automatic_layers_in_another_number_are_suspect(tmp_path) -> None:
-    def build() -> None:
-        dense(dense(dense(tf.ones((1, 3)), 3, "dense"), 3, "dense_1"), 3, "dense_2")
-
-    saved = save(tmp_path / "ckpt", build)
-    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(3), keras.layers.Dense(3)])
-    before = model.get_weights()
-    with pytest.raises(tfckpt.RefusedError, match="2 layers of that class"):
-        restore(tmp_path, saved, "expect_partial: true", model=model)
-    np.testing.assert_equal(model.get_weights(), before)
-    policy = "expect_partial: true\nmatch: name"
-    restore(tmp_path, saved, policy, model=model)
-    np.testing.assert_array_equal(model.get_weights()[0], saved.values["dense/kernel"])
-
-
-def test_another_models_own_names_prove_nothing(tmp_path) -> None:
-    """The second model of a process has names that are other layers' in the file."""
-
-    def build() -> None:
-        x = tf.ones((1, 3))
-        for number in range(4):
-            x = dense(x, 3, f"dense_{number}" if number else "dense")
-
-    saved = save(tmp_path / "ckpt", build)
-    tf_keras.backend.clear_session()
-    for _ in range(2):
-        model = tf_keras.Sequential([tf_keras.layers.Dense(3), tf_keras.layers.Dense(3)])
-        model(tf.ones((1, 3)))
-    assert model.layers[0].name == "dense_2"
-    before = model.get_weights()
-    with pytest.raises(tfckpt.RefusedError, match="is an automatic name"):
-        restore(tmp_path, saved, "expect_partial: true", model=model)
-    np.testing.assert_equal(model.get_weights(), before)
-
-
-def two_dense() -> None:
-    x = dense(tf.ones((1, 3)), 3, "dense_1")
-    dense(x, 3, "dense_2")
-
-
-def test_layers_that_were_made_in_another_order_than_they_stand_in(tmp_path) -> None:
-    """Keras and TF1 number layers as they are made; a functional model lists them by place."""
-    saved = save(tmp_path / "ckpt", two_dense)
-    first, second = keras.layers.Dense(3), keras.layers.Dense(3)
-    inputs = keras.Input((3,))
-    model = keras.Model(inputs, first(second(inputs)))
-    assert [layer.name for layer in model.layers[1:]] == [second.name, first.name]
-    restore(tmp_path, saved, "assert: consumed", model=model)
-    np.testing.assert_array_equal(first.kernel.numpy(), saved.values["dense_1/kernel"])
-    np.testing.assert_array_equal(second.kernel.numpy(), saved.values["dense_2/kernel"])
-
-
-class Attributes(keras.Model):
-    def __init__(self, *names: str) -> None:
-        super().__init__()
-        self.parts = names
-        for name in names:
-            setattr(self, name, keras.layers.Dense(3))
-
-    def call(self, x: Any) -> Any:
-        for name in self.parts:
-            x = getattr(self, name)(x)
-        return x
-
-
-@pytest.mark.parametrize("names", [("dense", "dense_1"), ("dense_0", "dense_1")])
-def test_attributes_of_other_names_are_not_guessed(tmp_path, names) -> None:
-    saved = save(tmp_path / "ckpt", two_dense)
-    model = Attributes(*names)
-    model(tf.ones((1, 3)))
-    before = model.get_weights()
-    with pytest.raises(tfckpt.RefusedError):
-        restore(tmp_path, saved, 'include: ["**"]', model=model)
-    np.testing.assert_equal(model.get_weights(), before)
-
-
 train = v1.train
-V1 = {
+VERSIONS = [train.SaverDef.V2, train.SaverDef.V1]
+
+# --- Variables: graphs by scope and shape, as TF1's layers and optimizers name them ---
+
+SIZES = (3, 4, 5, 2)
+SHAPES = [shape for both in itertools.pairwise(SIZES) for shape in (both, both[1:])]
+
+
+def layers(*scopes, sizes=SIZES, words=("kernel", "bias"), part="", slots=()):
+    """Dense layers; ``part`` comes after the word of a variable and of its slots."""
+
+    def build():
+        for at, scope in enumerate(scopes):
+            shapes = sizes[at : at + 2], sizes[at + 1 : at + 2]
+            for word, shape in zip(words, shapes, strict=True):
+                for tail in ("", *(f"/{slot}" for slot in slots)):
+                    v1.get_variable(f"{scope}/{word}{part}{tail}", shape)
+        if "Adam" in slots:
+            for name in ("beta1_power", "beta2_power"):
+                v1.get_variable(name, ())
+            train.get_or_create_global_step()
+
+    return build
+
+
+def variables(*shapes):
+    return lambda: [v1.Variable(tf.zeros(shape), name=name) for name, shape in shapes]
+
+
+ADAM = ("Adam", "Adam_1")
+SQUARE = (3, 3, 3, 3, 3)
+NUMBERED = ("dense", "dense_1", "dense_2", "dense_3")
+DNN = ("dnn/l0", "dnn/l1", "dnn/l2")
+GRAPHS = {
+    "trained": layers("first", "second", "head", slots=ADAM),
+    "slim": layers(
+        *("net/fc1", "net/fc2", "net/logits"),
+        words=("weights", "biases"),
+        slots=(*ADAM, "ExponentialMovingAverage"),
+    ),
+    "momentum": layers("first", slots=["Momentum"]),
+    "plain": variables(("v1", (3,)), ("v2", (3,)), ("v3", (3,))),
+    "scopes": layers("generator/first", "discriminator/first", sizes=SQUARE),
+    "two": layers("dense_1", "dense_2", sizes=SQUARE),
+    "three": layers(*NUMBERED[:3], sizes=SQUARE),
+    "four": layers(*NUMBERED, sizes=SQUARE),
+    "automatic": variables(*((None, shape) for shape in SHAPES)),
+    "short": variables(*zip(("W1", "b1", "W2", "b2", "W3", "b3"), SHAPES, strict=True)),
+    "parts": layers(*DNN, part="/part_0", slots=["Adagrad"]),
+    "slots": layers(*DNN, slots=["t_0/Adagrad"]),
+    "unordered": variables(
+        *((f"w_{n}", SHAPES[n]) for n in (0, 2, 4)), *((f"b_{n}", SHAPES[n + 1]) for n in (0, 2, 4))
+    ),
+}
+
+
+def network(k, *names, units=SIZES[1:]):
+    made = [k.layers.Dense(n, name=name) for n, name in zip(units, names, strict=False)]
+    return k.Sequential([k.Input((3,)), *made])
+
+
+def inside(k):
+    """A network inside a larger one."""
+    encoder = network(k, "first", "second", "head")
+    encoder.name = "encoder"
+    inputs = k.Input((3,))
+    return {"model": k.Model(inputs, k.layers.Dense(7, name="top")(encoder(inputs)))}
+
+
+def backwards(k):
+    """Keras and TF1 number layers as they are made; a functional model lists them by place."""
+    first, second = k.layers.Dense(3), k.layers.Dense(3)
+    inputs = k.Input((3,))
+    return {"model": k.Model(inputs, first(second(inputs)))}
+
+
+def second_of_the_process(k):
+    """Its names are other layers' in the file."""
+    network(k, None, None, units=(3, 3))
+    return {"model": network(k, None, None, units=(3, 3))}
+
+
+def attributes(*names):
+    def make(k):
+        made = k.Model()
+        for name in names:
+            layer = k.layers.Dense(3)
+            layer.build((None, 3))
+            setattr(made, name, layer)
+        made.built = True
+        return {"model": made}
+
+    return make
+
+
+OBJECTS = {
+    "variable": lambda k: {"x": tf.Variable(tf.zeros(3))},
+    "gan": lambda k: {
+        name: network(k, "first", units=(3,)) for name in ("generator", "discriminator")
+    },
+    "inside": inside,
+    "backwards": backwards,
+    "second_of_the_process": second_of_the_process,
+    "attributes": attributes("dense", "dense_1"),
+    "attributes_from_0": attributes("dense_0", "dense_1"),
+}
+
+
+def objects_of(case, k):
+    if "objects" in case:
+        return OBJECTS[case["objects"]](k)
+    names = [None if name == "-" else name for name in case["model"].split()]
+    made = network(k, *names, units=case.get("units", SIZES[1:]))
+    if case.get("compiled") == "SGD":
+        compiled(made, k.optimizers.SGD(0.1, momentum=0.9))
+    elif "compiled" in case:
+        compiled(made, k.optimizers.Adam())
+    return {"model": made}
+
+
+def held_by(objects):
+    """Variables by the path of their layer."""
+    found = {}
+    for name, each in objects.items():
+        if isinstance(each, tf.Variable):
+            found[name] = [each]
+        for layer in getattr(each, "layers", ()):
+            for one in getattr(layer, "layers", [layer]):
+                found[f"{name}/{layer.name}/{one.name}"] = [inner(v) for v in one.weights]
+    return [variables for variables in found.values() if variables]
+
+
+CASES = yaml.safe_load(Path(__file__).with_name("tf1.yaml").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("case", "k", "version"),
+    [
+        pytest.param(case, k, version, id=f"{case['case']}-{k.__name__}-{version}")
+        for case in CASES
+        for k in (keras, tf_keras)[: 1 + ("tf_keras" in case.get("also", ()))]
+        for version in VERSIONS[: 1 + ("V1" in case.get("also", ()))]
+    ],
+)
+def test_variables_of_tf1(case, k, version, tmp_path):
+    """Each layer holds what it is to have, and no other value has changed."""
+    saved = save(tmp_path / "model.ckpt-7", GRAPHS[case["graph"]], version=version)
+    start_anew(k)
+    objects = objects_of(case, k)
+    live = held_by(objects)
+    wanted = [[variable.numpy() for variable in each] for each in live]
+    scopes = case.get("holds", "").split()
+    wanted[: len(scopes)] = map(saved.of, scopes)
+    if "refused" in case:
+        with pytest.raises(tfckpt.RefusedError, match=case["refused"]):
+            tfckpt.restore(saved.path, **objects, policy=case["policy"])
+    elif "policy" in case:
+        tfckpt.restore(saved.path, **objects, policy=case["policy"])
+    else:
+        pasted(saved.path, objects["model"])
+    for values, held in zip(wanted, live, strict=True):
+        equal(values, held)
+
+
+def test_which_of_several_scopes_it_is_is_asked_once(tmp_path):
+    places = ("eval", "target", "worker_0")
+    shapes = [
+        (f"{place}/l{at // 2}/{'wb'[at % 2]}{at // 2}", (1, *shape)[-2:])
+        for place in places
+        for at, shape in enumerate(SHAPES)
+    ]
+    saved = save(tmp_path / "model.ckpt-7", variables(*shapes))
+    made = network(keras, None, None, None)
+    with pytest.raises(tfckpt.RefusedError) as refused:
+        tfckpt.restore(saved.path, made)
+    text = str(refused.value).partition("which layer is which:")[2]
+    question = "model may be one of model/eval, model/target, model/worker_0 of the checkpoint"
+    assert question in " ".join(text.split())
+    answers = text.split("    → if it is ")[1:]
+    assert [each.partition(":")[0] for each in answers] == [f"model/{place}" for place in places]
+    lines = answers[1].partition(":\n")[2]
+    tfckpt.restore(saved.path, made, policy=yaml.safe_load(textwrap.dedent(lines)))
+    meant = [value for name, value in saved.values.items() if name.startswith("target")]
+    equal(map(np.squeeze, meant), made.weights)
+
+
+# --- Optimizers go on as they would have ---
+
+X = np.random.default_rng(0).normal(size=(8, 3)).astype("float32")
+BEFORE, AFTER = 3, 4
+GRAPH = {
     "adam": lambda: train.AdamOptimizer(0.05),
+    "adam of Keras": lambda: train.AdamOptimizer(0.05, epsilon=1e-7),
     "momentum": lambda: train.MomentumOptimizer(0.05, 0.9),
     "rmsprop": lambda: train.RMSPropOptimizer(0.05, momentum=0.5),
     "rmsprop_centered": lambda: train.RMSPropOptimizer(0.05, momentum=0.5, centered=True),
@@ -357,88 +220,140 @@ V1 = {
     "ftrl": lambda: train.FtrlOptimizer(0.05),
     "proximal_adagrad": lambda: train.ProximalAdagradOptimizer(0.05),
 }
-KERAS = {
-    "adam": lambda: keras.optimizers.Adam(0.05, epsilon=1e-8),
-    "adagrad": lambda: keras.optimizers.Adagrad(0.05, epsilon=0.0),
-    "adadelta": lambda: keras.optimizers.Adadelta(0.5, epsilon=1e-8),
-    "ftrl": lambda: keras.optimizers.Ftrl(0.05),
-}
-X = np.random.default_rng(0).normal(size=(8, 3)).astype("float32")
-BEFORE, AFTER = 3, 4
+GOES_ON = [
+    *((name, tf_keras, lambda k, name=name: GRAPH[name]()) for name in GRAPH),
+    ("adam of Keras", tf_keras, lambda k: k.optimizers.Adam(0.05)),
+    ("adam of Keras", keras, lambda k: k.optimizers.Adam(0.05)),
+    ("adagrad", keras, lambda k: k.optimizers.Adagrad(0.05, epsilon=0.0)),
+    ("adadelta", keras, lambda k: k.optimizers.Adadelta(0.5, epsilon=1e-8)),
+    ("ftrl", keras, lambda k: k.optimizers.Ftrl(0.05)),
+]
 
 
-def written(path: str, make: Any) -> list[Any]:
-    """Train, save, train on: the weights at the end."""
+@pytest.mark.parametrize(("name", "k", "make"), GOES_ON)
+def test_an_optimizer_goes_on(name, k, make, tmp_path):
+    """With the weights that TF1 would have had."""
+    path = str(tmp_path / "ckpt")
     with tf.Graph().as_default(), v1.Session() as session:
         v1.set_random_seed(1)
         loss = tf.reduce_mean(tf.square(dense(tf.constant(X), 2, "out") - 1.0))
-        step = make().minimize(loss, train.get_or_create_global_step())
+        step = GRAPH[name]().minimize(loss, train.get_or_create_global_step())
         session.run(v1.global_variables_initializer())
-        for _ in range(BEFORE):
+        for number in range(BEFORE + AFTER):
+            if number == BEFORE:
+                train.Saver().save(session, path, write_meta_graph=False)
             session.run(step)
-        train.Saver().save(session, path, write_meta_graph=False)
-        for _ in range(AFTER):
-            session.run(step)
-        return session.run(v1.trainable_variables())
+        expected = session.run(v1.trainable_variables())
+    made, optimizer = network(k, "out", units=(2,)), make(k)
+    weights = [inner(variable) for variable in made.trainable_variables]
 
+    def go_on():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(made(X) - 1.0))
+        pairs = zip(tape.gradient(loss, weights), made.trainable_variables, strict=True)
+        optimizer.apply_gradients(pairs)
 
-def restore_values(path: str, **objects: Any) -> Any:
+    if hasattr(optimizer, "build"):
+        optimizer.build(made.trainable_variables)
+    else:
+        go_on()  # which makes the slots
     policy = {"optimizer": {"hyperparameters": "config"}, "assert": "none"}
-    return tfckpt.restore({"version": 1, "restore": {"path": path, "policy": policy}}, **objects)
-
-
-@pytest.mark.parametrize("name", V1)
-def test_the_same_optimizer_goes_on(tmp_path, name) -> None:
-    expected = written(str(tmp_path / "ckpt"), V1[name])
-    model = tf_keras.Sequential([tf_keras.Input((3,)), tf_keras.layers.Dense(2, name="out")])
-    optimizer = V1[name]()
-
-    def step() -> None:
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean(tf.square(model(X) - 1.0))
-        variables = model.trainable_variables
-        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
-
-    step()  # which makes the slots
-    report = restore_values(str(tmp_path / "ckpt"), model=model, optimizer=optimizer)
-    slots = [step for step in report.plan.assignments if step.live.slot]
-    assert len(slots) == 2 * len(optimizer.get_slot_names())
+    restore = {"path": path, "policy": policy}
+    report = tfckpt.restore({"version": 1, "restore": restore}, model=made, optimizer=optimizer)
+    if hasattr(optimizer, "build"):
+        assert int(np.asarray(inner(optimizer.iterations))) == BEFORE
+    else:
+        slots = [step for step in report.plan.assignments if step.live.slot]
+        assert len(slots) == 2 * len(optimizer.get_slot_names())
     for _ in range(AFTER):
-        step()
-    for variable, value in zip(model.trainable_variables, expected, strict=True):
-        np.testing.assert_allclose(variable.numpy(), value, rtol=1e-6, atol=1e-7)
-
-
-@pytest.mark.parametrize("name", KERAS)
-def test_keras_3s_optimizer_goes_on(tmp_path, name) -> None:
-    expected = written(str(tmp_path / "ckpt"), V1[name])
-    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, name="out")])
-    optimizer = KERAS[name]()
-    optimizer.build(model.trainable_variables)
-    restore_values(str(tmp_path / "ckpt"), model=model, optimizer=optimizer)
-    assert int(optimizer.iterations.numpy()) == BEFORE
-    for _ in range(AFTER):
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean(tf.square(model(X) - 1.0))
-        gradients = tape.gradient(loss, [v.value for v in model.trainable_variables])
-        optimizer.apply(gradients)
-    for variable, value in zip(model.trainable_variables, expected, strict=True):
+        go_on()
+    for variable, value in zip(weights, expected, strict=True):
         np.testing.assert_allclose(variable.numpy(), value, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("writer", ["saver", "object"])
-def test_tf1s_momentum_is_refused_by_keras(tmp_path, writer) -> None:
-    path = str(tmp_path / "ckpt")
-    if writer == "saver":
-        written(path, V1["momentum"])
-    else:
-        other = tf_keras.Sequential([tf_keras.Input((3,)), tf_keras.layers.Dense(2, name="out")])
-        momentum = V1["momentum"]()
-        zeros = [tf.zeros_like(v) for v in other.trainable_variables]
-        momentum.apply_gradients(zip(zeros, other.trainable_variables, strict=True))
-        path = tf.train.Checkpoint(model=other, optimizer=momentum).write(path)
-    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, name="out")])
-    optimizer = keras.optimizers.SGD(0.05, momentum=0.9)
-    optimizer.build(model.trainable_variables)
-    with pytest.raises(tfckpt.RefusedError, match="'momentum' in the checkpoint"):
-        restore_values(path, model=model, optimizer=optimizer)
+@pytest.mark.parametrize("version", VERSIONS, ids="21")
+def test_sharded_files_and_parted_variables_with_their_slots(tmp_path, version):
+    def build():
+        with v1.device("/cpu:0"):
+            out = dense(tf.ones((1, 8)), 4, "first", partitioner=v1.fixed_size_partitioner(3))
+        with v1.device("/cpu:1"):
+            out = dense(out, 2, "head")
+        train.AdamOptimizer().minimize(tf.reduce_sum(out))
+
+    saved = save(tmp_path / "ckpt-5", build, version=version, sharded=True)
+
+    def whole(slot=""):
+        return np.concatenate([saved.values[f"first/kernel/part_{n}{slot}"] for n in range(3)])
+
+    layers = [keras.layers.Dense(4, name="first"), keras.layers.Dense(2, name="head")]
+    objects = {"model": keras.Sequential([keras.Input((8,)), *layers])}
+    objects["optimizer"] = keras.optimizers.Adam()
+    ignored = {"on_missing": "ignore", "on_unexpected": "ignore"}
+    tfckpt.restore(saved.path, **objects, policy=ignored)
+    ends = "first_kernel_momentum", "head_kernel_velocity"
+    slots = [v for e in ends for v in objects["optimizer"].variables if v.name.endswith(e)]
+    live = [layers[0].kernel, layers[1].kernel, *slots]
+    head = saved.values["head/kernel"], saved.values["head/kernel/Adam_1"]
+    equal([whole(), head[0], whole("/Adam"), head[1]], live)
+
+
+def test_what_keras_built_in_graph_mode(tmp_path):
+    """Recurrent layers, attention and depthwise convolutions, whose scopes are no attributes."""
+
+    def layers(k):
+        return [
+            k.Input((5, 4)),
+            k.layers.LSTM(3, return_sequences=True),
+            k.layers.Bidirectional(k.layers.GRU(3, return_sequences=True)),
+            k.layers.Reshape((5, 6, 1)),
+            k.layers.DepthwiseConv2D(2),
+            k.layers.SeparableConv2D(2, 2),
+            k.layers.BatchNormalization(),
+            k.layers.Flatten(),
+            k.layers.Dense(2),
+        ]
+
+    saved = save(tmp_path / "ckpt", lambda: tf_keras.Sequential(layers(tf_keras)))
+    made = keras.Sequential(layers(keras))
+    tfckpt.restore(saved.path, made, policy={"assert": "consumed"})
+    equal(saved.values.values(), [v for v in made.variables if "seed" not in v.path])
+
+
+def after_a_step(value):
+    """A model, its optimizer, and what has to run in graph mode."""
+    made = tf_keras.Model(name="pair")  # its layers' attributes are not what they are called
+    made.one = tf_keras.layers.Dense(3, name="front")
+    made.other = tf_keras.layers.Dense(2, name="back")
+    with tf.GradientTape() as tape, tf.name_scope("pair/"):
+        loss = tf.reduce_sum(made.other(made.one(tf.fill((1, 2), value))))
+    made.built = True
+    optimizer = tf_keras.optimizers.legacy.Adam(value)
+    weights = made.trainable_variables
+    gradients = tape.gradient(loss, weights)
+    return made, optimizer, optimizer.apply_gradients(zip(gradients, weights, strict=True))
+
+
+def held(made, optimizer):
+    """Values by the order of the model's variables, slots and hyperparameters included."""
+    slots = [optimizer.get_slot(v, slot) for v in made.variables for slot in ("m", "v")]
+    hyper = [optimizer._hyper[name] for name in sorted(optimizer._hyper)]
+    return [v.numpy() for v in (*made.variables, *slots, *hyper, optimizer.iterations)]
+
+
+def test_names_that_all_fit_decide_for_the_optimizers_values_too(tmp_path):
+    """A model that was built as in the graph has the variables' names of the file, all of them."""
+    with tf.Graph().as_default(), v1.Session() as session:
+        _, _, step = after_a_step(0.5)
+        session.run(v1.global_variables_initializer())
+        session.run(step)
+        path = train.Saver().save(session, str(tmp_path / "ckpt"))
+    restored = []
+    for library in (tf.train, tfckpt):
+        made, optimizer, _ = after_a_step(-0.25)
+        more = tf.Variable(1.0, name="not_in_the_file")
+        library.Checkpoint(model=made, optimizer=optimizer).read(path).assert_consumed()
+        restored.append(held(made, optimizer))
+        status = library.Checkpoint(model=made, optimizer=optimizer, more=more).read(path)
+        with pytest.raises(AssertionError):
+            status.assert_existing_objects_matched()
+    equal(*restored)

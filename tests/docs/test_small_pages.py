@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from faults.commits import SCENARIOS, Place, faults, moments, runs_at, steps_of
+from zoo.everyday.judge import shares
 from zoo.everyday.rows import ROWS
-from zoo.everyday.shown import shares
-from zoo.everyday.today import expected
 
 import tfckpt
 
@@ -149,7 +148,7 @@ def test_the_pictures_say_what_is() -> None:
 
 
 def test_the_numbers_of_the_readme_are_counted(tmp_path: Path) -> None:
-    cells = {(name, k): expected(name, k) for name, row in ROWS.items() for k in row.flavours}
+    cells = {(name, keras): row.expected for name, row in ROWS.items() for keras in row.flavours}
     counts = "(.+) restores: (.+) first, (.+) pasted, (.+) refused, (.+) WRONG"
     number, first, pasted, refused, wrong = re.match(counts, shares(cells)).groups()
     assert f"| {number} everyday restores" in README

@@ -1,19 +1,16 @@
-"""What programs in graph mode wrote with TF1's ``Saver``, and how a test restores it."""
+"""What programs in graph mode wrote with TF1's ``Saver``."""
 
 from __future__ import annotations
 
 import dataclasses
-import textwrap
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 
-import tfckpt
-
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 v1 = tf.compat.v1
 
@@ -24,6 +21,11 @@ class Saved:
 
     path: str
     values: dict[str, Any]
+
+    def of(self, scope: str) -> list[Any]:
+        """The values of a scope without slots, or of the names of a pattern."""
+        wanted = re.compile(rf"(?:{scope})(/\w+(/part_0)?)?")
+        return [value for name, value in self.values.items() if wanted.fullmatch(name)]
 
 
 def dense(x: Any, units: int, name: str, **options: Any) -> Any:
@@ -39,9 +41,8 @@ def save(
     *,
     version: int = v1.train.SaverDef.V2,
     sharded: bool = False,
-    devices: dict[str, int] | None = None,
-    names: Callable[[Any], dict[str, Any]] | None = None,
-    seed: int = 0,
+    names: Callable[[str], str] = str,
+    initial: bool = False,
 ) -> Saved:
     """Build a graph, give every variable numbers of its own, and save it.
 
@@ -49,42 +50,22 @@ def save(
         path: of the checkpoint.
         build: makes the graph.
         version: of the format.
-        sharded: whether one file per device is written.
-        devices: what ``tf.compat.v1.Session`` has.
-        names: the dict that the ``Saver`` is given, from all variables; else their own names.
-        seed: of the numbers.
+        sharded: whether there are two devices, and one file for each is written.
+        names: what a variable is called in the file, by its own name.
+        initial: whether the variables keep the values that they begin with.
     """
-    random = np.random.default_rng(seed)
-    config = v1.ConfigProto(device_count=devices or {})
+    random = np.random.default_rng(0)
+    config = v1.ConfigProto(device_count={"CPU": 2} if sharded else {})
     with tf.Graph().as_default(), v1.Session(config=config) as session:
         build()
         variables = v1.global_variables()
         session.run(v1.global_variables_initializer())
-        for variable in variables:
+        for variable in () if initial else variables:
             variable.load(_numbers(random, variable), session)
-        saver = v1.train.Saver(
-            names(variables) if names else None, write_version=version, sharded=sharded
-        )
+        named = variables if names is str else {names(v.op.name): v for v in variables}
+        saver = v1.train.Saver(named, write_version=version, sharded=sharded)
         written = saver.save(session, str(path), write_meta_graph=False)
-        values = {each.op.name: each.eval(session) for each in variables}
-    return Saved(written, values)
-
-
-def restore(tmp_path: Path, saved: Saved, policy: str, **objects: Any) -> Any:
-    """The report of a restore by a policy, which is a few lines of YAML."""
-    config = tmp_path / "config.yaml"
-    lines = textwrap.indent(textwrap.dedent(policy).strip(), "    ")
-    config.write_text(
-        f'version: 1\nrestore: {{path: "{saved.path}", policy: tf1}}\npolicies:\n  tf1:\n{lines}\n'
-    )
-    return tfckpt.restore(config, **objects)
-
-
-def assert_holds(model: Any, saved: Saved, **scopes: str) -> None:
-    """Each layer holds the kernel and bias of the scope that it is given with."""
-    for layer, scope in scopes.items():
-        for variable, name in zip(model.get_layer(layer).weights, ("kernel", "bias"), strict=True):
-            np.testing.assert_array_equal(variable.numpy(), saved.values[f"{scope}/{name}"])
+        return Saved(written, {names(each.op.name): each.eval(session) for each in variables})
 
 
 def _numbers(random: Any, variable: Any) -> Any:

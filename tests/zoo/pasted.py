@@ -1,8 +1,11 @@
-"""Restores as people would who paste what a refusal shows."""
+"""Restores as people would who paste what a refusal shows, and who read the log."""
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import textwrap
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +16,7 @@ import tfckpt
 from zoo.variables import inner
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 
 def pasted(path: str, model: Any) -> tfckpt.RestoreReport:
@@ -30,6 +33,24 @@ def pasted(path: str, model: Any) -> tfckpt.RestoreReport:
 
 
 def equal(stored: Iterable[Any], live: Iterable[Any]) -> None:
-    for one, other in zip(stored, live, strict=True):
-        wanted = one if isinstance(one, np.ndarray) else np.asarray(inner(one))
-        np.testing.assert_array_equal(wanted, np.asarray(inner(other)))
+    """Arrays or variables of either flavor, one by one."""
+    for pair in zip(stored, live, strict=True):
+        one, other = (np.asarray(x if hasattr(x, "tobytes") else inner(x)) for x in pair)
+        np.testing.assert_array_equal(one, other)
+
+
+@contextlib.contextmanager
+def listening() -> Iterator[list[str]]:
+    """What is said meanwhile, by a warning or in a log."""
+    said: list[str] = []
+    ear = logging.Handler(logging.WARNING)
+    ear.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("absl")
+    logger.addHandler(ear)
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield said
+        said += [str(each.message) for each in caught]
+    finally:
+        logger.removeHandler(ear)

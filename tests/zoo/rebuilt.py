@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import keras
@@ -16,40 +17,33 @@ def dense(k: Any, width: int, *units: int, names: tuple[str | None, ...] = ()) -
 
 
 def music(k: Any) -> Any:
-    return k.Sequential(
-        [
-            k.layers.Input(batch_shape=(64, None))
-            if k is keras
-            else k.Input(batch_size=64, shape=(None,)),
-            k.layers.Embedding(4, 8),
-            k.layers.LSTM(64, return_sequences=True, stateful=True, recurrent_activation="sigmoid"),
-            k.layers.Dense(4),
-        ]
-    )
+    inputs = {"batch_shape": (64, None)} if k is keras else {"batch_size": 64, "shape": (None,)}
+    lstm = {"return_sequences": True, "stateful": True, "recurrent_activation": "sigmoid"}
+    layers = [k.layers.Embedding(4, 8), k.layers.LSTM(64, **lstm), k.layers.Dense(4)]
+    return k.Sequential([k.Input(**inputs), *layers])
 
 
 def autoencoder(k: Any) -> Any:
+    layers = k.layers
+
     class Net(k.Model):
         def __init__(self) -> None:
             super().__init__()
-            layers = k.layers
             self.encoder = k.Sequential(
                 [
                     k.Input((28, 28, 1)),
-                    layers.Conv2D(32, 3, 2, activation="relu"),
-                    layers.Conv2D(64, 3, 2, activation="relu"),
+                    *(layers.Conv2D(units, 3, 2, activation="relu") for units in (32, 64)),
                     layers.Flatten(),
                     layers.Dense(4),
                 ]
             )
+            upwards = ((64, 2), (32, 2), (1, 1))
             self.decoder = k.Sequential(
                 [
                     k.Input((2,)),
                     layers.Dense(7 * 7 * 32, activation="relu"),
                     layers.Reshape((7, 7, 32)),
-                    layers.Conv2DTranspose(64, 3, 2, "same", activation="relu"),
-                    layers.Conv2DTranspose(32, 3, 2, "same", activation="relu"),
-                    layers.Conv2DTranspose(1, 3, 1, "same"),
+                    *(layers.Conv2DTranspose(units, 3, step, "same") for units, step in upwards),
                 ]
             )
 
@@ -84,19 +78,14 @@ def basic_pitch(k: Any) -> Any:
     return k.Model(x, [contours, notes, layers.Conv2D(1, 3, padding="same")(y)])
 
 
-BARE = {
+_WIDTHS = (400, 400, 300, 150, 67)
+BARE: dict[str, dict[str, tuple[int, ...]]] = {
     "tf2_makemore": {
         "C": (67, 50),
-        "W1": (400, 400),
-        "W2": (400, 300),
-        "W3": (300, 150),
-        "W4": (150, 67),
-        "b1": (400,),
-        "b2": (300,),
-        "b3": (150,),
-        "b4": (67,),
+        **{f"W{n}": both for n, both in enumerate(itertools.pairwise(_WIDTHS), 1)},
+        **{f"b{n}": (width,) for n, width in enumerate(_WIDTHS[1:], 1)},
     },
-    "sm_serving_tf2": {"a": (), "b": (), "c": ()},
+    "sm_serving_tf2": dict.fromkeys("abc", ()),
     "sm_tfjs_uint8": {"v1": (), "v2": ()},
 }
 
@@ -118,59 +107,47 @@ class Module(tf.Module):
         return tf.Variable(tf.zeros(part, tf.int64 if counter else tf.float32))
 
 
-def average(*shape: int) -> dict[str, Any]:
+def _average(*shape: int) -> dict[str, Any]:
     return {"average": shape, "_hidden": shape, "_counter": ()}
 
 
-def normed(width: int) -> dict[str, Any]:
-    kept = (1, 1, 1, width)
-    moving = {"moving_mean": average(*kept), "moving_variance": average(*kept)}
-    return {"scale": (width,), "offset": (width,), **moving}
+def _normed(width: int) -> dict[str, Any]:
+    moving = _average(1, 1, 1, width)
+    both = {"moving_mean": moving, "moving_variance": moving}
+    return {"scale": (width,), "offset": (width,), **both}
 
 
+_LSTM = {"_w_i": (128, 32), "_w_h": (1, 32), "b": (32,), "projection": (8, 1)}
 SONNET: dict[str, dict[str, Any]] = {
-    "sonnet_ema_2": average(2),
+    "sonnet_ema_2": _average(2),
     "sonnet_embed_100_100": {"embeddings": (100, 100)},
     "sonnet_mean_2x2": {"sum": (2, 2), "count": ()},
-    "sonnet_lstm_8_projected_1": {
-        "_w_i": (128, 32),
-        "_w_h": (1, 32),
-        "b": (32,),
-        "projection": (8, 1),
-    },
+    "sonnet_lstm_8_projected_1": _LSTM,
     "sonnet_cifar10_convnet_2x3_2x2_1x3x3x2": {
-        "_conv_modules": [
-            {"w": (3, 3, 2, 2), "b": (2,)},
-            {"w": (3, 3, 2, 3), "b": (3,)},
-        ],
-        "_bn_modules": [normed(2), normed(3)],
+        "_conv_modules": [{"w": (3, 3, 2, 2), "b": (2,)}, {"w": (3, 3, 2, 3), "b": (3,)}],
+        "_bn_modules": [_normed(2), _normed(3)],
         "_logits_module": {"w": (3, 10), "b": (10,)},
     },
 }
 
 
-def _denses(*units: int) -> Any:
-    return lambda k: [k.layers.Dense(unit) for unit in units]
+def _nlf(k: Any) -> list[Any]:
+    layers = k.layers
+    hidden = [layers.Dense(256), layers.Dropout(0.5), layers.Dense(256), layers.Dropout(0.5)]
+    return [*hidden, layers.Flatten(), layers.Dense(1)]
 
 
 # The name of the file, the shape of the input, the layers.
 KERAS_FILES: dict[str, tuple[str, tuple[int | None, ...], Any]] = {
-    "h5_rl_deep_sarsa": ("deep_sarsa_trained.h5", (15,), _denses(30, 30, 5)),
+    "h5_rl_deep_sarsa": (
+        "deep_sarsa_trained.h5",
+        (15,),
+        lambda k: [k.layers.Dense(units) for units in (30, 30, 5)],
+    ),
     "h5_rl_drqn": (
         "cartpole_drqn.h5",
         (None, 2),
         lambda k: [k.layers.LSTM(32), k.layers.Dense(2)],
     ),
-    "k3_nlf": (
-        "model.keras",
-        (40,),
-        lambda k: [
-            k.layers.Dense(256),
-            k.layers.Dropout(0.5),
-            k.layers.Dense(256),
-            k.layers.Dropout(0.5),
-            k.layers.Flatten(),
-            k.layers.Dense(1),
-        ],
-    ),
+    "k3_nlf": ("model.keras", (40,), _nlf),
 }

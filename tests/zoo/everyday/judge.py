@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
+import tempfile
 import textwrap
+from collections import Counter
 from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,16 +17,15 @@ import yaml
 
 import tfckpt
 from zoo.everyday.programs import AVERAGES, fill
-from zoo.everyday.writers import by_tfckpt, restore
+from zoo.everyday.writers import OURS, WITH_POLICY, everything, restore
 from zoo.pairs.build import start_anew
-from zoo.pairs.verdicts import listening
+from zoo.pasted import listening
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
     from zoo.everyday.programs import Make, Program
-    from zoo.everyday.writers import Call, Writer
+    from zoo.everyday.writers import Call, Policy, Writer
 
     Values = dict[str, np.ndarray]
 
@@ -34,26 +37,22 @@ _OF_A_CONFIG = re.compile(r"policy restores [^:]*:\n\n((?: {4}.*\n?)+)")
 
 @dataclass(frozen=True)
 class Row:
-    """One everyday restore.
+    """One everyday restore."""
 
-    Attributes:
-        old: the program that saves.
-        new: the one that restores; the same one if None.
-        save: how the first one saves.
-        call: what the second one calls.
-        should: what should come of it.
-        left: a regular expression for what the report or the log must say, if something is left.
-        stays: what of the program that restores keeps its value although the other one has it.
-    """
-
-    old: Make
-    new: Make | None = None
-    save: Writer = by_tfckpt
-    call: Call = restore
-    should: str = FIRST
-    left: str = ""
+    old: Make  # the program that saves
+    new: Make | None = None  # the one that restores; the same one if None
+    save: Writer = OURS  # how the first one saves
+    call: Call = restore  # what the second one calls
+    left: str = ""  # what the report or the log must say if something is left, a pattern
+    should: str = FIRST  # what should come of it
     flavours: tuple[str, ...] = FLAVOURS
-    stays: tuple[str, ...] = ()
+    stays: tuple[str, ...] = ()  # of the program that restores, although the other one has it
+    # What comes of it today, and why it is no better; () where that is as it should be.
+    today: tuple[()] | tuple[str, str] = ()
+
+    @property
+    def expected(self) -> str:
+        return self.today[0] if self.today else self.should
 
 
 class Measured(NamedTuple):
@@ -63,20 +62,37 @@ class Measured(NamedTuple):
     details: str
 
 
-def measure(row: Row, keras: Any, folder: Path) -> Measured:
+def shares(cells: Mapping[tuple[str, str], str]) -> str:
+    """How often it came to what, of cells by row and flavour."""
+    counts = Counter(cells.values())
+    each = (f"{counts[word]} {word}" for word in (FIRST, PASTED, REFUSED, WRONG))
+    return f"{len(cells)} restores: {', '.join(each)}"
+
+
+def measure(row: Row, k: Any) -> Measured:
     """Save as one program, restore as another one, started anew."""
-    start_anew(keras)
-    old = row.old(keras)
-    fill({**old.weights(), **old.state()}, seed=1)
-    saved = {name: v.numpy() for name, v in (*old.weights().items(), *old.state().items())}
-    path = row.save(old, folder, keras)
-    start_anew(keras)
-    new = (row.new or row.old)(keras)
+    path, values = _written(row.old, row.save, k)
+    start_anew(k)
+    new = (row.new or row.old)(k)
     fill(new.weights(), seed=2)
-    return _Judged(row, saved, new).of(path)
+    return _Judge(row, values, new).of(path)
 
 
-class _Judged:
+_PLACE = tempfile.TemporaryDirectory(prefix="everyday")
+
+
+@cache
+def _written(make: Make, save: Writer, k: Any) -> tuple[str, Values]:
+    """The path and the values of what many rows restore."""
+    start_anew(k)
+    old = make(k)
+    variables = {**old.weights(), **old.state()}
+    fill(variables, seed=1)
+    values = {name: variable.numpy() for name, variable in variables.items()}
+    return save(old, Path(tempfile.mkdtemp(dir=_PLACE.name)), k), values
+
+
+class _Judge:
     def __init__(self, row: Row, saved: Values, new: Program) -> None:
         self._row = row
         self._saved = saved
@@ -88,55 +104,54 @@ class _Judged:
         return {name: variable.numpy() for name, variable in variables.items()}
 
     def of(self, path: str) -> Measured:
-        with listening() as said:
-            try:
-                report = self._row.call(self._new, path, None)
-            except tfckpt.TfckptError as error:
-                return self._refused(path, error)
-            except Exception as error:
-                return Measured(REFUSED, f"{type(error).__name__}: {error}")
-        return self._right(FIRST, "\n".join([*said, str(report)]))
-
-    def _refused(self, path: str, error: Exception) -> Measured:
+        try:
+            return self._right(FIRST, self._said(path, None))
+        except tfckpt.TfckptError as error:
+            refused = str(error)
+        except Exception as error:
+            return Measured(REFUSED, f"{type(error).__name__}: {error}")
         now = self._now()
         if changed := [n for n, value in self._before.items() if not np.array_equal(value, now[n])]:
-            return Measured(WRONG, f"refused, but {', '.join(changed)} changed: {error}")
-        policy = _shown(str(error))
+            return Measured(WRONG, f"refused, but {', '.join(changed)} changed: {refused}")
+        policy = _shown(refused)
         if policy is None:
-            return Measured(REFUSED, str(error))
+            return Measured(REFUSED, refused)
+        try:
+            return self._right(PASTED, f"{self._said(path, policy)}\n\nrefused was: {refused}")
+        except Exception as again:
+            return Measured(REFUSED, f"{refused}\n\npasted: {type(again).__name__}: {again}")
+
+    def _said(self, path: str, policy: Policy) -> str:
+        call: Any = self._row.call
+        if policy is not None:
+            call = partial(call if call in WITH_POLICY else everything, policy=policy)
         with listening() as said:
-            try:
-                report = self._row.call(self._new, path, policy)
-            except Exception as again:
-                return Measured(REFUSED, f"{error}\n\npasted: {type(again).__name__}: {again}")
-        return self._right(PASTED, "\n".join([*said, str(report), f"\nrefused was: {error}"]))
+            report = call(self._new, path)
+        return "\n".join([*said, str(report)])
 
     def _right(self, cell: str, said: str) -> Measured:
         wrong = [*self._wrong_weights(), *self._wrong_optimizers()]
         if self._row.left and not re.search(self._row.left, said):
             wrong.append(f"nothing says {self._row.left!r}")
-        details = f"{'; '.join(wrong)}\n{said}" if wrong else said
-        return Measured(WRONG if wrong else cell, details)
+        return Measured(WRONG if wrong else cell, "\n".join([*wrong, said]))
 
     def _wrong_weights(self) -> Iterator[str]:
         for name, variable in self._new.weights().items():
             kept = name.partition("/")[0] in self._row.stays
             meant = self._before[name] if kept else self._saved.get(name, self._before[name])
             found = variable.numpy()
-            if np.array_equal(found, meant):
-                continue
-            whose = [n for n, value in self._saved.items() if np.array_equal(value, found)]
-            left = np.array_equal(found, self._before[name])
-            yield f"{name} has {whose or ('its own value' if left else 'something else')}"
+            if not np.array_equal(found, meant):
+                sides = (("saved", self._saved), ("before", self._before))
+                whose = [f"{n} {w}" for w, s in sides for n in s if np.array_equal(s[n], found)]
+                yield f"{name} has {whose or 'something else'}"
 
     def _wrong_optimizers(self) -> Iterator[str]:
         """An optimizer is restored as a whole, or it is as it was before."""
         state = {name: variable.numpy() for name, variable in self._new.state().items()}
         for name in self._new.optimizers:
             had, has = _of(name, self._saved), _of(name, state)
-            if not had or name in self._row.stays:
-                yield from self._fresh(name, has)
-            elif _kinds(had) == _kinds(has) or has["iterations"] == had["iterations"]:
+            whole = had and (_kinds(had) == _kinds(has) or has["iterations"] == had["iterations"])
+            if whole and name not in self._row.stays:
                 yield from self._restored(name, had, has)
             else:
                 yield from self._fresh(name, has)
@@ -165,7 +180,7 @@ class _Judged:
                 yield f"{name}/{what} is not as it was"
 
 
-def _shown(text: str) -> Mapping[str, Any] | None:
+def _shown(text: str) -> Policy:
     """The policy that a refusal shows, to be pasted into a call or a config."""
     if found := _OF_PYTHON.findall(text):
         return dict(ast.literal_eval(found[-1]))

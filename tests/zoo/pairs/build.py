@@ -1,4 +1,4 @@
-"""A description → a Keras model, each weight of it with values that no other has."""
+"""A description → a Keras model."""
 
 from __future__ import annotations
 
@@ -19,76 +19,40 @@ class NotAModelError(Exception):
     """Keras makes no model of the description: two layers have one name."""
 
 
-class Built:
-    """A model and its layers by number.
+def built(keras: Any, item: Item) -> Any:
+    """A model.
 
     Raises:
         NotAModelError: Keras refuses.
     """
-
-    def __init__(self, keras: Any, item: Item, *, tokens: bool, seed: int) -> None:
-        self.tokens = tokens
-        self.layers: dict[int, Any] = {}
-        made = Maker(keras, self.layers)
-        try:
-            if item.op == "sequential":
-                self.model = made.sequential(item, self._input(keras))
-            elif item.op == "functional":
-                self.model = made.functional(item, self._input(keras))
-            else:
-                self.model = made.layer(item)
-        except ValueError as error:
-            if "unique" in str(error):
-                raise NotAModelError(str(error)) from None
-            raise
-        self.outputs()  # builds what is not built yet
-        self.variables = {
-            (uid, at): variable
-            for uid, layer in self.layers.items()
-            for at, variable in enumerate(layer.weights)
-        }
-        rng = np.random.default_rng(seed)
-        for variable in self.variables.values():
-            variable.assign(rng.uniform(0.5, 1.5, variable.shape).astype("float32"))
-
-    def _input(self, keras: Any) -> Any:
-        if self.tokens:
-            return keras.Input((STEPS,), dtype="int32")
-        return keras.Input((STEPS, WIDTH))
-
-    def values(self) -> dict[tuple[int, int], Any]:
-        return {key: variable.numpy() for key, variable in self.variables.items()}
-
-    def assign(self, values: dict[tuple[int, int], Any]) -> None:
-        for key, value in values.items():
-            self.variables[key].assign(value)
-
-    def outputs(self) -> list[Any]:
-        """What it makes of a fixed input."""
-        if self.tokens:
-            sample = np.arange(2 * STEPS, dtype="int32").reshape(2, STEPS) % WORDS
+    tokens = any(each.op == "embedding" for each in item.inside)
+    shape, dtype = ((STEPS,), "int32") if tokens else ((STEPS, WIDTH), "float32")
+    made = _Maker(keras)
+    try:
+        if item.op in ("sequential", "functional"):
+            model = getattr(made, item.op)(item, keras.Input(shape, dtype=dtype))
         else:
-            size = 2 * STEPS * WIDTH
-            sample = np.linspace(-1, 1, size, dtype="float32").reshape(2, STEPS, WIDTH)
-        import tensorflow as tf
-
-        return [np.array(each) for each in tf.nest.flatten(self.model(sample))]
+            model = made.layer(item)
+    except ValueError as error:
+        if "unique" in str(error):
+            raise NotAModelError(str(error)) from None
+        raise
+    model(np.zeros((2, *shape), dtype))  # builds what is not built yet
+    return model
 
 
 def start_anew(keras: Any) -> None:
     """Automatic names begin at their first number, as in a program started anew."""
-    if keras.__name__ == "keras":
-        keras.backend.clear_session(free_memory=False)  # a full collection takes half a second
-    else:
-        keras.backend.clear_session()
+    # a full collection takes half a second
+    quick = {"free_memory": False} if keras.__name__ == "keras" else {}
+    keras.backend.clear_session(**quick)
 
 
-class Maker:
+class _Maker:
     """Makes the layers of one model."""
 
-    def __init__(self, keras: Any, layers: dict[int, Any]) -> None:
+    def __init__(self, keras: Any) -> None:
         self._keras = keras
-        self._layers = layers
         self._block, self._net = (
             _attributed(base, name)
             for base, name in ((keras.layers.Layer, "Block"), (keras.Model, "Net"))
@@ -99,13 +63,10 @@ class Maker:
             return self.sequential(item)
         if item.op == "functional":
             return self.functional(item, self._keras.Input((None, WIDTH)))
+        named = {} if item.name is None else {"name": item.name}
         if item.op in ATTRIBUTED:
-            named = {} if item.name is None else {"name": item.name}
             return (self._block if item.op == "block" else self._net)(self, item, **named)
-        made = self._plain()[item.op](**({} if item.name is None else {"name": item.name}))
-        if item.op not in ("relu", "dropout", "add", "subtract", "concat"):
-            self._layers[item.uid] = made
-        return made
+        return self._plain()[item.op](**named)
 
     def _plain(self) -> dict[str, Callable[..., Any]]:
         layers = self._keras.layers
@@ -121,7 +82,6 @@ class Maker:
             "dropout": partial(layers.Dropout, 0.5),
             "add": layers.Add,
             "subtract": layers.Subtract,
-            "concat": partial(layers.Concatenate, axis=1),
         }
 
     def sequential(self, item: Item, start: Any = None) -> Any:
@@ -135,22 +95,17 @@ class Maker:
             fed = [found[uid] for uid in each.inputs]
             layer = self.layer(each)
             found[each.uid] = layer(start if not fed else fed[0] if len(fed) == 1 else fed)
-        outputs: Any = [found[uid] for uid in item.outputs]
-        if item.outputs_as == "dict":
-            outputs = {f"out{uid}": found[uid] for uid in item.outputs}
-        elif len(outputs) == 1:
-            outputs = outputs[0]
+        outputs = [found[uid] for uid in item.outputs]
+        outputs = outputs if len(outputs) > 1 else outputs[0]
         return self._keras.Model(start, outputs, name=item.name)
 
 
 def _attributed(base: Any, name: str) -> Any:
-    def __init__(self: Any, maker: Maker, item: Item, name: str | None = None) -> None:
+    def __init__(self: Any, maker: _Maker, item: Item, name: str | None = None) -> None:
         base.__init__(self, name=name)
         kept: dict[str, Any] = {}
-        chain = []
-        for each in item.inside:
-            layer = maker.layer(each)
-            chain.append(layer)
+        chain = [maker.layer(each) for each in item.inside]
+        for each, layer in zip(item.inside, chain, strict=True):
             if each.form == "one":
                 kept[each.attribute] = layer
             elif each.form == "list":
@@ -169,5 +124,4 @@ def _attributed(base: Any, name: str) -> Any:
     def get_config(self: Any) -> dict[str, Any]:
         return {}  # without one, tf_keras warns of each
 
-    methods = {"__init__": __init__, "call": call, "get_config": get_config}
-    return type(name, (base,), methods)
+    return type(name, (base,), {"__init__": __init__, "call": call, "get_config": get_config})

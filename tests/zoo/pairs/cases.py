@@ -6,48 +6,43 @@ were the same few models.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import random
 from typing import TYPE_CHECKING
 
 from zoo.pairs import edits
-from zoo.pairs.describe import ATTRIBUTED, WEIGHTLESS, WEIGHTY, Item, copied, leaves, walk
+from zoo.pairs.describe import (
+    ATTRIBUTED,
+    MERGES,
+    NESTS,
+    WEIGHTLESS,
+    WEIGHTY,
+    Item,
+    copied,
+    leaves,
+    walk,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-_ATTRIBUTES = ("a", "b", "c", "d", "e", "f", "g", "h")
-_REORDER = {"swap", "reorder_lines", "reorder_arguments", "reorder_outputs", "insert_relu"}
-_KEYS = ("x", "y", "z", "u", "v", "w")
+_REORDER = {
+    *("swap", "reorder_lines", "reorder_arguments", "reorder_outputs", "insert_relu", "into_list")
+}
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A pair of models, and how the first is saved.
+    """A pair of models."""
 
-    Attributes:
-        flavour: ``keras`` or ``tf_keras``.
-        first: what was saved.
-        second: what is restored into.
-        edits: what makes the second of the first, by name.
-        writer: ``tensorflow``, ``tfckpt`` or ``h5``.
-        anew: whether the second model is made by a program started anew.
-        tokens: whether the models take numbers of words.
-    """
-
-    flavour: str
+    flavour: str  # `keras` or `tf_keras`
     first: Item
     second: Item
-    edits: tuple[str, ...]
-    writer: str
-    anew: bool
-    tokens: bool
-
-    @property
-    def size(self) -> int:
-        """How much there is to read, for who looks for the smallest."""
-        return len(repr(self.first)) + len(repr(self.second)) + 20 * len(self.edits)
+    edits: tuple[str, ...]  # what makes the second of the first, by name
+    anew: bool  # whether the second model is made by a program started anew
+    shown: bool  # whether files other than tfckpt's own show what the edits did
 
 
 class _Describing:
@@ -59,37 +54,34 @@ class _Describing:
         self._uid = 0
         self._naming = choose(("auto", "given", "mixed"))
         self._ops = [choose(WEIGHTY) for _ in range(choose((1, 1, 2)))]
-        self.root = Item("sequential", -1)
 
     def model(self) -> Item:
-        self.root = self.nest(self.choose(("sequential", "functional", "net")), depth=0)
-        items = [each for each in walk(self.root) if each is not self.root]
-        for each in items:
+        root = self._nest(self.choose(("sequential", "functional", "net")), depth=0)
+        for each in walk(root):
             given = {"auto": False, "given": True, "mixed": None}[self._naming]
-            if given or (given is None and self.choose((False, True))):
-                each.name = edits.fresh_name(self.root, self.choose, each.op)
-        return self.root
+            if each is not root and (given or (given is None and self.choose((False, True)))):
+                each.name = edits.fresh_name(root, self.choose, each.op)
+        return root
 
-    def _item(self, op: str) -> Item:
+    def _item(self, op: str, inputs: tuple[int, ...] = ()) -> Item:
         self._uid += 1
-        return Item(op, self._uid)
+        return Item(op, self._uid, inputs=inputs)
 
-    def nest(self, op: str, depth: int) -> Item:
+    def _nest(self, op: str, depth: int) -> Item:
         nest = self._item(op)
         branches = op == "functional" and self.choose((True, True, False))
-        if branches:
-            self._branches(nest, depth)
-        else:
-            self._chain(nest, depth)
+        (self._branches if branches else self._chain)(nest, depth)
         if op in ATTRIBUTED:
             self._attributes(nest)
         return nest
 
-    def _layer(self, depth: int) -> Item:
+    def _layer(self, depth: int, inputs: tuple[int, ...] = ()) -> Item:
         kind = self.choose(("weighty",) * 7 + ("weightless", "nest"))
         if kind == "nest" and depth < 2:
-            return self.nest(self.choose(("sequential", "functional", "block", "net")), depth + 1)
-        return self._item(self.choose(WEIGHTLESS if kind == "weightless" else self._ops))
+            layer = self._nest(self.choose(NESTS), depth + 1)
+            layer.inputs = inputs
+            return layer
+        return self._item(self.choose(WEIGHTLESS if kind == "weightless" else self._ops), inputs)
 
     def _chain(self, nest: Item, depth: int) -> None:
         if self.tokens and depth == 0:
@@ -102,40 +94,26 @@ class _Describing:
             nest.outputs = (nest.inside[-1].uid,)
 
     def _branches(self, nest: Item, depth: int) -> None:
-        ends = []
-        trunk: tuple[int, ...] = ()
-        if not self.tokens and self.choose((True, False)):
-            stem = self._layer(depth)
-            nest.inside.append(stem)
-            trunk = (stem.uid,)
+        ends: list[int] = []
+
+        def add(layer: Item) -> tuple[int, ...]:
+            nest.inside.append(layer)
+            return (layer.uid,)
+
+        stem = not self.tokens and self.choose((True, False))
+        trunk = add(self._layer(depth)) if stem else ()
         for _ in range(2):
-            fed = trunk
-            if self.tokens and depth == 0:
-                embedding = self._item("embedding")
-                nest.inside.append(embedding)
-                fed = (embedding.uid,)
+            fed = add(self._item("embedding")) if self.tokens and depth == 0 else trunk
             for _ in range(self.choose((1, 1, 2))):
-                layer = self._layer(depth)
-                layer.inputs = fed
-                nest.inside.append(layer)
-                fed = (layer.uid,)
-            ends.append(fed[0])
-        together = self.choose(("add", "subtract", "concat", "apart"))
-        if together == "apart" and depth == 0:
+                fed = add(self._layer(depth, fed))
+            ends += fed
+        together = self.choose((*MERGES, "apart") if depth == 0 else MERGES)
+        if together == "apart":
             nest.outputs = tuple(ends)
             return
-        merge = self._item("add" if together == "apart" else together)
-        if depth and merge.op == "concat":
-            merge.op = "subtract"  # what is made of an inner model is as long as what goes in
-        merge.inputs = tuple(ends)
-        nest.inside.append(merge)
-        fed = merge.uid
+        nest.outputs = add(self._item(together, tuple(ends)))
         if self.choose((True, False)):
-            after = self._layer(depth)
-            after.inputs = (fed,)
-            nest.inside.append(after)
-            fed = after.uid
-        nest.outputs = (fed,)
+            nest.outputs = add(self._layer(depth, nest.outputs))
 
     def _attributes(self, nest: Item) -> None:
         """Most layers stand on attributes of their own; some in a row in a list or a dict."""
@@ -143,11 +121,11 @@ class _Describing:
         for at, each in enumerate(nest.inside):
             how = self.choose(("one", "list")) if form == "mixed" else form
             if how == "one" or each.op == "embedding":
-                each.attribute = _ATTRIBUTES[at]
+                each.attribute = "abcdefgh"[at]
             else:
                 each.form = how
                 each.attribute = "blocks" if how == "list" else "parts"
-                each.key = _KEYS[at] if how == "dict" else ""
+                each.key = "xyzuvw"[at] if how == "dict" else ""
 
 
 def _takes_names(first: Item, second: Item) -> bool:
@@ -156,32 +134,32 @@ def _takes_names(first: Item, second: Item) -> bool:
     return any(each.name and had.get(each.name, each.uid) != each.uid for each in walk(second))
 
 
-def only_recorded(flavour: str, second: Item, made: Collection[str]) -> bool:
-    """Whether files other than tfckpt's own do not show what the edits did."""
-    # `.weights.h5` tells layers by their order among those of their class; Keras 3's also names
-    # them, and tells by the automatic ones when each was made
+def _shown(flavour: str, second: Item, made: Collection[str]) -> bool:
+    """Whether files of TensorFlow show what the edits did.
+
+    Those of tf_keras tell layers by their order; Keras 3's also name them, and tell by automatic
+    names when each was made.
+    """
     told = flavour == "keras" and ("swap" not in made or all(each.name for each in leaves(second)))
-    return bool((_REORDER | {"into_list"}) & {*made}) and not told
+    return told or not _REORDER & {*made}
 
 
-def case(flavour: str, start: int) -> Case:
-    """The same one for the same start."""
-    rng = random.Random(start)
-    describing = _Describing(rng.choice)
-    first = describing.model()
+def case(at: int) -> Case:
+    """The pair of a number: the even ones are of Keras 3."""
+    flavour, rng = ("keras", "tf_keras")[at % 2], random.Random(at)
+    first = _Describing(rng.choice).model()
     second = copied(first)
-    made = []
+    made: list[str] = []
     for among in rng.choice(((edits.FIRST,), (edits.FIRST, edits.SECOND))):
         if "swap" in made:
             break  # with another name as well, nobody could tell which is which
         for edit in rng.sample(among, len(among)):
             edited = copied(second)
-            if edit(edited, rng.choice) and not _takes_names(first, edited):
-                second = edited
-                made.append(edit.__name__)
-                break
-    writer = rng.choice(("tensorflow", "tfckpt", "tfckpt", "h5"))
-    if only_recorded(flavour, second, made):
-        writer = "tfckpt"
+            with contextlib.suppress(IndexError):
+                edit(edited, rng.choice)
+                if not _takes_names(first, edited):
+                    second = edited
+                    made.append(edit.__name__)
+                    break
     anew = rng.choice((False, True))
-    return Case(flavour, first, second, tuple(made), writer, anew, describing.tokens)
+    return Case(flavour, first, second, tuple(made), anew, _shown(flavour, second, made))

@@ -15,71 +15,43 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
+WEIGHTY = ("dense", "conv", "batch_norm", "layer_norm", "separable", "prelu")
+WEIGHTLESS = ("relu", "dropout")
+MERGES = ("add", "subtract")
+NESTS = ("sequential", "functional", "block", "net")
+ATTRIBUTED = ("net", "block")
 # What Keras calls a layer of each kind that has no name.
-AUTOMATIC = {
-    "dense": "dense",
+AUTOMATIC = {op: op for op in (*WEIGHTY, *WEIGHTLESS, *MERGES, *NESTS, "embedding")} | {
     "conv": "conv1d",
     "batch_norm": "batch_normalization",
     "layer_norm": "layer_normalization",
     "separable": "separable_conv1d",
     "prelu": "p_re_lu",
-    "embedding": "embedding",
     "relu": "re_lu",
-    "dropout": "dropout",
-    "add": "add",
-    "subtract": "subtract",
-    "concat": "concatenate",
-    "sequential": "sequential",
-    "functional": "functional",
-    "net": "net",
-    "block": "block",
 }
 _NUMBERED = re.compile(rf"(?:{'|'.join(AUTOMATIC.values())})(?:_[0-9]+)?")
-WEIGHTY = ("dense", "conv", "batch_norm", "layer_norm", "separable", "prelu")
-WEIGHTLESS = ("relu", "dropout")
-MERGES = ("add", "subtract", "concat")
-NESTS = ("sequential", "functional", "net", "block")
-ATTRIBUTED = ("net", "block")
 
 
 @dataclasses.dataclass
 class Item:
-    """A layer, or a model with layers inside.
+    """A layer, or a model with layers inside."""
 
-    Attributes:
-        op: what it is, a key of ``AUTOMATIC``.
-        uid: its number.
-        name: the name given to it, None for none.
-        inputs: in a functional model, the numbers of what feeds it; () for the model's input.
-        attribute: in a subclassed model or layer, where it is kept.
-        form: whether it is alone there (``one``), or in a ``list`` or ``dict``.
-        key: its key in a dict.
-        inside: a model's layers, in the order in which they are made and, unless it is functional,
-            called.
-        outputs: of a functional model, by number.
-        outputs_as: ``list``, ``dict``; one output stands alone.
-    """
-
-    op: str
+    op: str  # what it is, a key of AUTOMATIC
     uid: int
-    name: str | None = None
-    inputs: tuple[int, ...] = ()
-    attribute: str = ""
-    form: str = "one"
-    key: str = ""
+    name: str | None = None  # if one was given to it
+    inputs: tuple[int, ...] = ()  # what feeds it in a functional model; () for the model's input
+    attribute: str = ""  # where a subclassed model or layer keeps it
+    form: str = "one"  # or it is in a `list` or a `dict` there
+    key: str = ""  # in the dict
+    # in the order in which they are made and, unless the model is functional, called
     inside: list[Item] = dataclasses.field(default_factory=list)
-    outputs: tuple[int, ...] = ()
-    outputs_as: str = "list"
+    outputs: tuple[int, ...] = ()  # of a functional model
 
     def __repr__(self) -> str:
         """As short as can be: these are printed where a test fails."""
-        fields = dataclasses.fields(self)
-        told = [(f.name, getattr(self, f.name)) for f in fields[2:] if f.name != "inside"]
-        shown = [f"{name}={value!r}" for name, value in told if value not in (None, (), "", "one")]
-        if self.op != "functional":
-            shown = [each for each in shown if not each.startswith("outputs_as")]
-        inside = [f"inside={self.inside!r}"] if self.inside else []
-        return f"{self.op}#{self.uid}({', '.join([*shown, *inside])})"
+        plain = Item(self.op, self.uid)
+        told = {name: value for name, value in vars(self).items() if value != vars(plain)[name]}
+        return f"{self.op}#{self.uid}({', '.join(f'{n}={value!r}' for n, value in told.items())})"
 
 
 def walk(item: Item) -> Iterator[Item]:
@@ -117,7 +89,7 @@ def program(item: Item, unknown: Collection[str] | None = ()) -> Item:
     return plain
 
 
-def named_by_keras(item: Item, counts: Counter[str]) -> Item:
+def _named_by_keras(item: Item, counts: Counter[str]) -> Item:
     """The description with the names that its layers get, in no order that Keras does not keep.
 
     ``counts`` go on.
@@ -133,19 +105,22 @@ def named_by_keras(item: Item, counts: Counter[str]) -> Item:
 
 
 def _name(item: Item, counts: Counter[str]) -> None:
-    if item.op not in ATTRIBUTED:  # their layers are made before them
-        for each in item.inside:
-            _name(each, counts)
+    before = () if item.op in ATTRIBUTED else item.inside  # their layers are made before them
+    for each in before:
+        _name(each, counts)
     if item.name is None:
-        base = AUTOMATIC[item.op]
-        item.name = f"{base}_{counts[base]}" if counts[base] else base
-        counts[base] += 1
-    if item.op in ATTRIBUTED:
-        for each in item.inside:
-            _name(each, counts)
+        item.name = generated(AUTOMATIC[item.op], counts)
+    for each in item.inside if item.op in ATTRIBUTED else ():
+        _name(each, counts)
 
 
-def seen(item: Item) -> Item:
+def generated(base: str, counts: Counter[str]) -> str:
+    """The next name of Keras's, which counts on."""
+    counts[base] += 1
+    return f"{base}_{counts[base] - 1}" if counts[base] > 1 else base
+
+
+def _seen(item: Item) -> Item:
     """The description without names that Keras may have chosen, as far as its objects show.
 
     Those look automatic, at attributes or keys of their own, and so do all names beside them: if
@@ -182,13 +157,13 @@ def intended(
     """
     counts: Counter[str] = Counter()
     if not anew:
-        named_by_keras(old, counts)
-    made = [named_by_keras(each, counts.copy()) for each in (old, new)]
+        _named_by_keras(old, counts)
+    made = [_named_by_keras(each, counts.copy()) for each in (old, new)]
     shared = _shared(old, made[0]) | _shared(new, made[1])
     if program(made[0]) == program(made[1]):
         old, new = made
     forgotten = None if unknown is None else {*unknown, *shared}
-    as_seen = [program(seen(each), forgotten) for each in (old, new)]
+    as_seen = [program(_seen(each), forgotten) for each in (old, new)]
     if program(old, unknown) == program(new, unknown) or as_seen[0] == as_seen[1]:
         return {n.uid: o.uid for o, n in zip(leaves(old), leaves(new), strict=True)}
     known = {each.uid: each.op for each in leaves(old)}

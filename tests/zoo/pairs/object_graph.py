@@ -28,17 +28,11 @@ _PRIVATE = {"dense": ("kernel",), "conv": ("kernel",), "embedding": ("embeddings
 
 @dataclasses.dataclass(frozen=True)
 class Written:
-    """What a file has.
+    """What a file has."""
 
-    Attributes:
-        inventory: as tfckpt names its values.
-        whose: canonical name of each value of a layer → the value.
-        words: the words in the names of its variables.
-    """
-
-    inventory: Inventory
-    whose: dict[str, Value]
-    words: set[str]
+    inventory: Inventory  # as tfckpt names its values
+    whose: dict[str, Value]  # canonical name of each value of a layer → the value
+    words: set[str]  # in the names of its variables
 
 
 def written(saved: Objects, live: Inventory) -> Written:

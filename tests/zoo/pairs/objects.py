@@ -2,7 +2,7 @@
 
 Keras's part is simulated: the names it generates, the order and the connections of layers, what it
 keeps where. tfckpt's part is its own code: names are assigned by ``core.names``, and a record is
-what it reads from the record that it writes. ``tests/conformance/test_simulated_models.py``
+what it reads from the record that it writes. ``tests/property/test_simulated_pairs.py``
 compares all of it with real models.
 """
 
@@ -10,33 +10,20 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections import Counter
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfckpt.core import names, topology
-from tfckpt.core.inventory import (
-    Entry,
-    Inventory,
-    Role,
-    Root,
-    digest,
-    name_number,
-    unnumbered,
-    weak_base,
-)
+from tfckpt.core.inventory import Entry, Inventory, Role, Root, digest, weak_base
 from tfckpt.core.names import Node, NodeKind
-from tfckpt.core.topology import (
-    Graph,
-    LayerCall,
-    Tensor,
-    on_branches,
-    wires,
-)
+from tfckpt.core.topology import Graph, LayerCall, Tensor, on_branches, wires
+from tfckpt.live import traits
 from tfckpt.stored.commits import record_file
 from zoo.pairs.build import WIDTH, WORDS, NotAModelError
-from zoo.pairs.describe import ATTRIBUTED, AUTOMATIC, Item, copied, walk
+from zoo.pairs.describe import ATTRIBUTED, AUTOMATIC, Item, copied, generated, walk
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Hashable, Iterable, Mapping
 
 SEQUENCES = ("sequential", "functional")
@@ -55,7 +42,6 @@ VARIABLES: dict[str, dict[str, tuple[int, ...]]] = {
     "prelu": {"alpha": (1, WIDTH)},
     "embedding": {"embeddings": (WORDS, WIDTH)},
 }
-_CLASSES = {"concat": "Concatenate"}  # of the layers that have no weights, for connections
 _INPUT = "input"  # what stands for a functional model's input
 
 
@@ -70,19 +56,14 @@ class Value(NamedTuple):
 class Objects:
     """A model as Keras makes it of a description, and as tfckpt sees it.
 
-    ``counts`` are those of the names that Keras has generated in the process; they go on.
-
-    Attributes:
-        item: the description with all names.
-        flavour: ``keras`` or ``tf_keras``.
-        built_early: the numbers of the sequential models of Keras 3 that are built as soon as they
-            are made, because their first layer says the shape of what goes in.
-        whose: canonical name of each value of a layer → the value.
-        collected: the inventory of the live model.
-
-    Raises:
-        NotAModelError: Keras refuses two layers of one name.
+    ``counts`` are those of the names that Keras has generated in the process; they go on. Where two
+    layers have one name, it is a NotAModelError.
     """
+
+    item: Item  # the description with all names
+    built_early: set[int]  # see `_Naming`
+    whose: dict[str, Value]  # by the canonical name of each value of a layer
+    collected: Inventory  # of the live model
 
     def __init__(self, description: Item, counts: Counter[str], flavour: str) -> None:
         self.item = copied(description)
@@ -93,17 +74,20 @@ class Objects:
         self._inputs = naming.inputs
         self.built_early = naming.built_early
         self._items = {each.uid: each for each in walk(self.item)}
-        self._refuse_one_name_twice()
+        for each in walk(self.item):
+            called = [layer.name for layer in each.inside]
+            if each.op in SEQUENCES and len({*called}) < len(called):
+                raise NotAModelError(f"not unique: {called}")
         self._nodes: dict[int, Node] = {}
         self._graphs: dict[int, Graph] = {}
         root = self._node(self.item)
         for each in self._items.values():
             if each.op == "functional" or (each.op == "sequential" and flavour == "tf_keras"):
                 self._wire(each)
-        self._given = self._given_names(counts)
+        given = self._given_names(counts)
         for uid, node in self._nodes.items():
             node.settings = self._settings(uid)
-            node.given = not node.base or uid in self._given
+            node.given = not node.base or id(node) in given
         self._named = names.assign({names.MODEL: root}, {names.MODEL})
         self._paths = {
             uid: self._named.paths[id(node)]
@@ -126,13 +110,6 @@ class Objects:
 
     def holds_weights(self, item: Item) -> bool:
         return names.holds_weights(self._nodes[item.uid])
-
-    def _refuse_one_name_twice(self) -> None:
-        for item in self._items.values():
-            if item.op in SEQUENCES:
-                called = [each.name for each in item.inside]
-                if len(set(called)) < len(called):
-                    raise NotAModelError(f"not unique: {called}")
 
     def _node(self, item: Item) -> Node:
         node = self._nodes[item.uid] = Node(
@@ -161,11 +138,9 @@ class Objects:
         for each in item.inside:
             fed = each.inputs if item.op == "functional" else before
             inputs = [Tensor(uid, 0, 0) for uid in fed or (_INPUT,)]
-            calls[each.uid] = LayerCall(_CLASSES.get(each.op, each.op.capitalize()), inputs)
+            calls[each.uid] = LayerCall(each.op.capitalize(), inputs)
             before = (each.uid,)
         outputs = item.outputs if item.op == "functional" else before
-        if item.outputs_as == "dict":
-            outputs = tuple(sorted(outputs, key=lambda uid: f"out{uid}"))
         self._graphs[item.uid] = Graph(
             [Tensor(_INPUT, 0, 0)],
             [Tensor(uid, 0, 0) for uid in outputs],
@@ -185,18 +160,15 @@ class Objects:
             self._nodes[uid].beside = True
 
     def _given_names(self, counts: Counter[str]) -> set[int]:
-        """The numbers of the layers that a user gave a name that looks automatic."""
+        """The ids of the nodes of layers that a user gave a name that looks automatic."""
         found: set[int] = set()
+        counted = SimpleNamespace(counted=lambda base: 1 if base == _INPUT else counts[base])
         for item in self._items.values():
-            judged = [e for e in (item, *item.inside) if self._nodes[e.uid].base]
-            times = Counter(each.name for each in judged)
-            found |= {each.uid for each in judged if times[each.name] > 1}
-            beyond = [each for each in judged if not _counted(str(each.name), counts)]
+            judged = [self._nodes[each.uid] for each in (item, *item.inside)]
             # Keras 3's input layer has a generated name, tf_keras's one that looks like none.
-            has_input = item.op in SEQUENCES and self.flavour == "keras"
-            if len(beyond) < len(judged) + has_input:
-                in_turn = _in_turn(judged, counts)
-                found |= {e.uid for e in beyond if unnumbered(str(e.name)) not in in_turn}
+            if item.op in SEQUENCES and self.flavour == "keras":
+                judged.append(Node(NodeKind.GROUP, label=_INPUT, base=_INPUT))
+            found |= traits._chosen(judged, counted)
         return found
 
     def _inventory(self) -> Inventory:
@@ -260,9 +232,9 @@ def _keras_order(graph: Graph, layers: set[Hashable]) -> list[Hashable]:
 class _Naming:
     """The names that Keras generates, as ``zoo.pairs.build`` makes and calls the layers.
 
-    Attributes:
-        inputs: number of each functional and sequential model → tf_keras's name of its input.
-        built_early: as in :class:`Objects`.
+    ``inputs``: number of a functional or sequential model → tf_keras's name of its input.
+    ``built_early``: the numbers of the sequential models of Keras 3 that are built as soon as they
+    are made, because their first layer says the shape of what goes in.
     """
 
     def __init__(self, counts: Counter[str], flavour: str) -> None:
@@ -314,9 +286,7 @@ class _Naming:
 
     def _name(self, item: Item) -> None:
         if item.name is None:
-            base = self._automatic[item.op]
-            item.name = f"{base}_{self._counts[base]}" if self._counts[base] else base
-            self._counts[base] += 1
+            item.name = generated(self._automatic[item.op], self._counts)
 
 
 def attributes(item: Item) -> list[tuple[str, list[Item]]]:
@@ -357,24 +327,6 @@ def _container(held: list[Item], nodes: Mapping[int, Node]) -> Node:
         return inside[0]
     children = list(zip(keys(held), inside, strict=True))
     return Node(NodeKind.LIST, indexed=held[0].form == "list", children=children)
-
-
-def _counted(name: str, counts: Counter[str]) -> bool:
-    """Whether Keras may have generated the name in this process."""
-    number, base = name_number(name), unnumbered(name)
-    return name == (f"{base}_{number}" if number else base) and number < counts[base]
-
-
-def _in_turn(items: Iterable[Item], counts: Counter[str]) -> set[str]:
-    """The automatic names with consecutive numbers, the first of which Keras has generated."""
-    numbers: dict[str, list[int]] = {}
-    for each in items:
-        numbers.setdefault(unnumbered(str(each.name)), []).append(name_number(str(each.name)))
-    return {
-        base
-        for base, found in numbers.items()
-        if found[0] < counts[base] and found == [*range(found[0], found[0] + len(found))]
-    }
 
 
 def _entry(named: names.Name) -> Entry:
