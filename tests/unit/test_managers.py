@@ -224,7 +224,7 @@ REFUSED: list[tuple[str, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "given", "message"), REFUSED, ids=lambda each: ascii(each)[:30])
+@pytest.mark.parametrize(("name", "given", "message"), REFUSED)
 def test_what_a_record_cannot_hold_is_refused_before_anything_is_written(
     manager, directory, name, given, message
 ) -> None:
