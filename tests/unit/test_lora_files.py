@@ -37,7 +37,7 @@ def backbone(rank: int, layer: str = "query", blocks: int = 2) -> Any:
     return model
 
 
-def written(path: Path, factors: dict[str, Any], rank: int = RANK) -> str:
+def written(path: Path, factors: dict[str, Any], rank: Any = RANK) -> str:
     """A file of KerasHub 0.32: index and factor → value."""
     with h5py.File(path / "gemma.lora.h5", "w") as file:
         file["lora/vars/rank"] = rank
@@ -124,3 +124,15 @@ def test_factors_of_other_shapes_are_refused(tmp_path: Path) -> None:
     path = written(tmp_path, drawn(RANK + 1))
     with pytest.raises(tfckpt.RefusedError, match="MISMATCH"):
         tfckpt.restore(path, backbone(RANK))
+
+
+def test_a_file_of_another_kind_is_refused_as_one(tmp_path: Path) -> None:
+    for rank, factors in ((np.array([2, 3]), drawn()), (RANK, {})):
+        with pytest.raises(tfckpt.TfckptError, match="nothing was restored"):
+            tfckpt.restore(written(tmp_path, factors, rank), backbone(RANK))
+
+
+def test_one_layer_is_called_one(tmp_path: Path) -> None:
+    first = {key: value for key, value in drawn().items() if key[0] == "2"}
+    with pytest.raises(tfckpt.UnsupportedCheckpointError, match=r"for 1 layer, but .* 2 layers"):
+        tfckpt.restore(written(tmp_path, first), backbone(RANK))

@@ -199,6 +199,63 @@ def test_a_damaged_checkpoint_shares_nothing(tmp_path: Path) -> None:
     assert equal(restored(keras, path), values_of(model))
 
 
+def test_what_always_changes_does_not_keep_the_rest_from_being_shared(tmp_path: Path) -> None:
+    extra = tf.Module()
+    extra.buffer = tf.Variable(np.zeros(2 * FROZEN), trainable=False, dtype="float32")
+    model = build(keras)
+    train(model)
+    checkpoint = tfckpt.Checkpoint(model=model, extra=extra)
+    manager = tfckpt.CheckpointManager(checkpoint, tmp_path, None, include="trainable")
+    owned = []
+    for _ in range(3):
+        extra.buffer.assign_add(np.ones(2 * FROZEN))
+        path = manager.save()
+        owned.append(sharing(path))
+    assert owned == [False, False, True]
+    extra.buffer.assign(np.zeros(2 * FROZEN))
+    tfckpt.restore(path, model=model, extra=extra)
+    assert (extra.buffer.numpy() == 3).all()
+
+
+def test_what_is_frozen_later_is_written_once_more(tmp_path: Path) -> None:
+    model = build(keras)
+    model.get_layer("head").trainable = False  # what is shared from the beginning
+    model.get_layer("body").trainable = True
+    model.compile("adam", "mse")
+    train(model)
+    manager = manager_of(model, tmp_path)
+    manager.save()
+    model.get_layer("body").trainable = False
+    path = [manager.save(), manager.save()][1]
+    assert sharing(path)
+    values = values_of(model)
+    for value in model.variables:
+        value.assign(np.zeros(value.shape))
+    tfckpt.restore(path, model)
+    assert equal(values_of(model), values)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_bytes_that_were_damaged_are_not_shared(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, restarted: bool
+) -> None:
+    model = build(keras)
+    train(model)
+    manager = manager_of(model, tmp_path)
+    first = [manager.save(), manager.save()][1]
+    assert sharing(first)
+    largest = max(tmp_path.glob("ckpt-2.data*"), key=lambda file: file.stat().st_size)
+    with largest.open("r+b") as file:
+        file.seek(FROZEN // 2)
+        file.write(b"damage")
+    manager = manager_of(model, tmp_path) if restarted else manager
+    path = manager.save()
+    assert not sharing(path)
+    assert "do not match their checksum" in caplog.text
+    assert equal(restored(keras, path), values_of(model))
+    assert sharing(manager.save())
+
+
 def test_pruning_frees_what_no_other_checkpoint_has(tmp_path: Path) -> None:
     model = build(keras)
     train(model)

@@ -15,7 +15,7 @@ from tfckpt.errors import UnsupportedCheckpointError
 from tfckpt.live.variables import is_variable, raw
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from tfckpt.core.inventory import Entry, Inventory
     from tfckpt.live.inventory import Live
@@ -27,8 +27,10 @@ _RANK = "lora/vars/rank"
 
 def is_lora(stored: Inventory) -> bool:
     """Whether it holds the factors of layers by their index, and nothing else."""
-    keys = {entry.key for entry in stored.entries.values()}
-    return _RANK in keys and all(_FACTOR.fullmatch(key) for key in keys - {_RANK})
+    entries = {entry.key: entry for entry in stored.entries.values()}
+    rank = entries.pop(_RANK, None)
+    known = rank is not None and not rank.shape and rank.dtype.startswith("int")
+    return known and bool(entries) and all(map(_FACTOR.fullmatch, entries))
 
 
 def factors(stored: StoredCheckpoint, live: Live) -> tuple[Inventory, Inventory]:
@@ -46,7 +48,7 @@ def factors(stored: StoredCheckpoint, live: Live) -> tuple[Inventory, Inventory]
         if own.keys() == found.keys():
             fitting += [own] if own not in fitting else []
         elif own and path in live.models:
-            others.append(f"{path} has them in {len(own) // 2} layers")
+            others.append(f"{path} has them in {_layers(own)}")
     entries = live.inventory.entries
     ranks = {entries[name].shape for own in fitting for key, name in own.items() if key[-1] == "b"}
     if len(fitting) != 1 or {(shape or (0,))[0] for shape in ranks} != {rank}:
@@ -54,7 +56,7 @@ def factors(stored: StoredCheckpoint, live: Live) -> tuple[Inventory, Inventory]
         if fitting:
             has = "those of the model have another rank" if len(fitting) == 1 else "several fit"
         raise UnsupportedCheckpointError(
-            f"holds LoRA factors of rank {rank} for {len(found) // 2} layers, but {has}",
+            f"holds LoRA factors of rank {rank} for {_layers(found)}, but {has}",
             path=stored.prefix,
             hint=f"restore it into the backbone that it was saved from, after enable_lora({rank})",
         )
@@ -63,6 +65,11 @@ def factors(stored: StoredCheckpoint, live: Live) -> tuple[Inventory, Inventory]
     sides = ({name: side[name] for name in own.values()} for side in (theirs, entries))
     old, new = (dataclasses.replace(live.inventory, entries=side) for side in sides)
     return dataclasses.replace(old, complete=False), new
+
+
+def _layers(factors: Collection[str]) -> str:
+    count = len(factors) // 2
+    return f"{count} layer{'s' * (count != 1)}"
 
 
 def _named(backbone: Any, names: Mapping[int, str]) -> dict[str, str]:

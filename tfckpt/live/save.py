@@ -91,6 +91,7 @@ class SaveOptions:
         before: an earlier checkpoint, whose data files are shared where they hold what is frozen;
             "" where there is none yet; None to write everything.
         frozen: the names of the frozen values.
+        sound: what was read of shared files and had its checksum, since it was last written.
     """
 
     files: Files = LOCAL
@@ -99,6 +100,7 @@ class SaveOptions:
     chunk: int = FOREGROUND
     before: str | None = None
     frozen: frozenset[str] = frozenset()
+    sound: set[tuple[str, float, str]] = dataclasses.field(default_factory=set)
 
 
 @contextlib.contextmanager
@@ -208,11 +210,14 @@ def write_files(
     computed = snapshot.computed()
     values = [_value(key, tensors.pop(key), key in computed) for key in sorted(tensors)]
     frozen = {snapshot.keys[name] for name in save_options.frozen}
-    shared = _share(prefix, [v for v in values if v.key in frozen], save_options) if frozen else []
+    shared, still = _share(prefix, [v for v in values if v.key in frozen], save_options)
     known = {key for file in shared for key in file.entries}
-    values = [value for value in values if value.key not in known]
-    apart = set() if shared else frozen  # in files of their own, for the saves that follow
-    groups = [[v for v in values if v.key not in apart], [v for v in values if v.key in apart]]
+    apart = set() if shared else frozen
+    # What does not train is apart, for the saves that follow, and what is as it was from the rest.
+    groups: list[list[BundleValue]] = [[], [], []]
+    for value in values:
+        if value.key not in known:
+            groups[2 if value.key in still else value.key in apart].append(value)
     values.clear()
     counts = [files_for(sum(v.nbytes for v in group)) if group else 0 for group in groups]
     while (total := theirs + sum(counts) + len(shared)) in taken:
@@ -262,35 +267,39 @@ def frozen_values(live: Live) -> frozenset[str]:
 
 def _share(
     prefix: str, values: Sequence[BundleValue], save_options: SaveOptions
-) -> list[_SharedFile]:
+) -> tuple[list[_SharedFile], set[str]]:
     """The data files of the checkpoint before of which most is as it was, under new names.
 
-    They are hard links: each checkpoint has all of its files, whichever is deleted.
+    They are hard links: each checkpoint has all of its files, whichever is deleted. Also returns
+    the keys of all values that are as they were, in whichever file.
     """
-    files, found = save_options.files, list[_SharedFile]()
-    if not save_options.before:
-        return found
+    files, found, still = save_options.files, list[_SharedFile](), set[str]()
+    if not (values and save_options.before):
+        return found, still
     try:
         with Bundle.open(save_options.before, files) as bundle:
-            for shard, stored in _unchanged(values, bundle, save_options).items():
+            unchanged = _unchanged(values, bundle, save_options)
+            still.update(*unchanged.values())
+            for shard, stored in unchanged.items():
+                path = bundle.path(shard)
+                if 2 * sum(bundle.entries[key].nbytes for key in stored) <= files.status(path)[0]:
+                    continue  # what else is in it would stay on the disk
+                _check_stored(stored, bundle, path, save_options)
                 files.makedirs(prefix + PART)
-                path = join(prefix + PART, f"shared-{shard}")
-                files.link(bundle.path(shard), path)
+                link = join(prefix + PART, f"shared-{shard}")
+                files.link(path, link)
                 entries = {key: bundle.entries[key] for key in stored}
                 nonfinite = [key for key, finite in stored.items() if not finite]
-                found.append(_SharedFile(path, entries, nonfinite))
+                found.append(_SharedFile(link, entries, nonfinite))
     except (OSError, CheckpointError) as error:
         logging.warning("%s: holds what is frozen once more: %s", prefix, error)
-    return found
+    return found, still
 
 
 def _unchanged(
     values: Sequence[BundleValue], bundle: Bundle, save_options: SaveOptions
 ) -> dict[int, dict[str, bool]]:
-    """Data file → the values that it holds as they are, and whether these are finite.
-
-    Only of files that these values are most of: what else is in one stays on the disk.
-    """
+    """Data file → the values that it holds as they are, and whether these are finite."""
     held: dict[int, list[BundleValue]] = {}
     for value in values:
         entry = bundle.plain(value.key)
@@ -304,14 +313,19 @@ def _unchanged(
         if crc == bundle.entries[value.key].crc32c:
             same[shard][value.key] = finite
 
-    def most(shard: int, keys: Iterable[str]) -> bool:
-        size, _ = save_options.files.status(bundle.path(shard))
-        return 2 * sum(bundle.entries[key].nbytes for key in keys) > size
+    parallel.run((partial(compare, shard, v) for shard, of in held.items() for v in of), cores())
+    return same
 
-    likely = {shard: of for shard, of in held.items() if most(shard, (v.key for v in of))}
-    tasks = [partial(compare, shard, value) for shard, of in likely.items() for value in of]
-    parallel.run(tasks, cores())
-    return {shard: of for shard, of in same.items() if most(shard, of)}
+
+def _check_stored(
+    keys: Iterable[str], bundle: Bundle, path: str, save_options: SaveOptions
+) -> None:
+    """Raise if what a file holds has been damaged, which the checksums in its index do not tell."""
+    files, sound = save_options.files, save_options.sound
+    _, written = files.status(path)
+    unread = {(files.identity(path), written, key) for key in keys} - sound
+    bundle.verify(key for *_, key in unread)
+    sound |= unread
 
 
 def _sync_all(prefix: str, files: Files) -> None:
