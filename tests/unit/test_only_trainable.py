@@ -262,6 +262,9 @@ def test_pruning_frees_what_no_other_checkpoint_has(tmp_path: Path) -> None:
     manager = manager_of(model, tmp_path)
     for _ in range(3):
         manager.save()
+    shares = {"nbytes": pytest.approx(FROZEN, abs=8192), "path": str(tmp_path / "ckpt-1")}
+    one, *_, newest = document("list", str(tmp_path), "--json")["checkpoints"][::-1]
+    assert (one["shared"], newest["shared"]) == (None, shares)
     listed = document("prune", str(tmp_path), "--keep", "latest=1", "--json")
     assert 0 < listed["nbytes"] < 2 * FROZEN  # ckpt-1 and ckpt-2, without the frozen kernel
     before = sum(file.stat().st_size for file in unique(tmp_path))

@@ -347,7 +347,10 @@ def _attributes(live: Live) -> list[Any]:
 
 def _held(container: Any, seen: set[int]) -> Iterator[tuple[Any, Any, Any]]:
     """The lists, dicts and sets in a container, and in these, each with its class and a copy."""
-    for value in container.values() if isinstance(container, dict) else container:
+    values = container.values() if isinstance(container, dict) else container
+    if not any(issubclass(each, (list, dict, set, tuple)) for each in {*map(type, values)}):
+        return  # such as a million numbers
+    for value in values:
         kind = _kind(value)
         if (kind is not None or type(value) is tuple) and id(value) not in seen:
             seen.add(id(value))

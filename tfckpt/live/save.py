@@ -145,7 +145,8 @@ def write(
     def disk_space() -> str:
         with contextlib.suppress(OSError):
             free = save_options.files.free(os.path.split(prefix)[0])
-            least = needed(live.inventory, save_options.frozen)
+            frozen = save_options.frozen if save_options.before else ()
+            least = needed(live.inventory, frozen)
             return "" if free is None else no_space(least, free)
         return ""
 

@@ -76,7 +76,7 @@ class ListedCheckpoint:
 
     def to_json(self) -> dict[str, Any]:
         """One of the ``checkpoints`` in the document of ``tfckpt list --json``."""
-        head, utc = self.head, datetime.timezone.utc
+        head, utc, (shared, owner) = self.head, datetime.timezone.utc, self.shared
         return {
             "path": self.prefix,
             "number": self.number,
@@ -89,6 +89,7 @@ class ListedCheckpoint:
             "best": bool(self.best_by),
             "finite": head.finite if head else None,
             "nbytes": self.nbytes,
+            "shared": {"nbytes": shared, "path": owner} if shared else None,
             "problem": self.problem or None,
             "kept": None if self.kept is None else list(self.kept),
             "delete": self.delete,
