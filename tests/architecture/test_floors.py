@@ -227,3 +227,10 @@ def test_what_contributors_read_names_modules_that_are_there() -> None:
     named = set(re.findall(r"`((?:[a-z0-9_]+/)+(?:[a-z0-9_]+\.py)?)`", text))
     places = PACKAGE, PROJECT, PROJECT / "tests", PACKAGE / "planning", PACKAGE / "pages"
     assert not {name for name in named if not any((at / name).exists() for at in places)}
+    promises = re.findall(
+        r"^\| (?!-|promise).* \|$", text.split("| held by |")[1].split("\n\n")[0], re.M
+    )
+    assert len(promises) > 20
+    for promise in promises:
+        *_, module, tests, _ = promise.split("|")
+        assert ["tests/" in column for column in (module, tests)] == [False, True], promise
