@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 
 def dense(k: Any, width: int, *units: int, names: tuple[str | None, ...] = ()) -> Any:
@@ -76,59 +74,6 @@ def basic_pitch(k: Any) -> Any:
     y = layers.Conv2D(32, 5, padding="same", strides=(1, 3))(stacked)
     y = layers.Concatenate()([notes, layers.ReLU()(layers.BatchNormalization()(y))])
     return k.Model(x, [contours, notes, layers.Conv2D(1, 3, padding="same")(y)])
-
-
-_WIDTHS = (400, 400, 300, 150, 67)
-BARE: dict[str, dict[str, tuple[int, ...]]] = {
-    "tf2_makemore": {
-        "C": (67, 50),
-        **{f"W{n}": both for n, both in enumerate(itertools.pairwise(_WIDTHS), 1)},
-        **{f"b{n}": (width,) for n, width in enumerate(_WIDTHS[1:], 1)},
-    },
-    "sm_serving_tf2": dict.fromkeys("abc", ()),
-    "sm_tfjs_uint8": {"v1": (), "v2": ()},
-}
-
-
-class Module(tf.Module):
-    """A tf.Module with these attributes, as Sonnet's are: numbers are shapes of variables."""
-
-    def __init__(self, **parts: Any) -> None:
-        super().__init__()
-        for attribute, part in parts.items():
-            setattr(self, attribute, self._made(part))
-
-    def _made(self, part: Any) -> Any:
-        if isinstance(part, dict):
-            return Module(**part)
-        if isinstance(part, list):
-            return [self._made(each) for each in part]
-        counter = part == ()
-        return tf.Variable(tf.zeros(part, tf.int64 if counter else tf.float32))
-
-
-def _average(*shape: int) -> dict[str, Any]:
-    return {"average": shape, "_hidden": shape, "_counter": ()}
-
-
-def _normed(width: int) -> dict[str, Any]:
-    moving = _average(1, 1, 1, width)
-    both = {"moving_mean": moving, "moving_variance": moving}
-    return {"scale": (width,), "offset": (width,), **both}
-
-
-_LSTM = {"_w_i": (128, 32), "_w_h": (1, 32), "b": (32,), "projection": (8, 1)}
-SONNET: dict[str, dict[str, Any]] = {
-    "sonnet_ema_2": _average(2),
-    "sonnet_embed_100_100": {"embeddings": (100, 100)},
-    "sonnet_mean_2x2": {"sum": (2, 2), "count": ()},
-    "sonnet_lstm_8_projected_1": _LSTM,
-    "sonnet_cifar10_convnet_2x3_2x2_1x3x3x2": {
-        "_conv_modules": [{"w": (3, 3, 2, 2), "b": (2,)}, {"w": (3, 3, 2, 3), "b": (3,)}],
-        "_bn_modules": [_normed(2), _normed(3)],
-        "_logits_module": {"w": (3, 10), "b": (10,)},
-    },
-}
 
 
 def _nlf(k: Any) -> list[Any]:

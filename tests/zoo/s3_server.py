@@ -30,7 +30,6 @@ BUCKET = "experiments"
 # What becomes of the n-th request, and of those after it:
 KILL_BEFORE = "its process is killed instead"
 KILL_AFTER = "it is done, then its process is killed"
-FAIL_ON = "it fails, and so do all after it"
 KILLS = (KILL_BEFORE, KILL_AFTER)
 
 
@@ -59,12 +58,8 @@ class S3Server:
         )
         self.client.create_bucket(Bucket=BUCKET)
 
-    def arm(self, n: int, strike: str, pid: int = 0) -> None:
-        """The n-th request from now, counted from 1, is struck; ``pid`` is killed by some."""
-        self._control({"n": n, "strike": strike, "pid": pid})
-
     def calm(self) -> list[str]:
-        """Strike nothing any more; what was asked since :meth:`arm`, as "PUT /bucket/key"."""
+        """Strike nothing any more; what was asked since the last order, as "PUT /bucket/key"."""
         return self._control({})
 
     def objects(self, directory: str) -> list[str]:
