@@ -24,7 +24,7 @@ from tfckpt.policy.load import has_config_name
 from tfckpt.policy.messages import keys_of, show_value
 from tfckpt.run import Run
 from tfckpt.stored.commits.discovery import candidates
-from tfckpt.stored.io.explain import is_checkpoint, is_directory, not_found, shown
+from tfckpt.stored.io.explain import is_checkpoint, is_directory, not_found, orbax_step, shown
 from tfckpt.stored.io.files import LOCAL, absolute, files_of
 from tfckpt.training.moment import check_step
 from tfckpt.training.restore_by_config import plan_by_config, restore_by_config, warn_of
@@ -247,7 +247,7 @@ def _config_of(path: str, policy: Policy, select: Any) -> Config:
         name = _checkpoint_name(path)
         source = Source(directory=path, checkpoint_name=name, policy=policy, **selected)
     elif select is None:
-        source = Source(path=path, policy=policy)
+        source = Source(path=orbax_step(path, files_of(path)) or path, policy=policy)
     else:
         hint = "leave `select` out, or pass the directory"
         problem = Problem(f"`select` is for a directory, but {path} is a checkpoint", hint=hint)

@@ -132,6 +132,10 @@ def test_what_is_there_is_said(tmp_path) -> None:
     touch("orbax/3/_CHECKPOINT_METADATA", "orbax/12/_CHECKPOINT_METADATA")
     assert "holds '3', '12' (Orbax)" in lines("orbax")
     assert "tfckpt cannot read this format" in lines("orbax")
+    # keras/src/callbacks/orbax_checkpoint.py: the state is the item `pytree` of a step
+    touch("orbax/12/pytree/_METADATA")
+    assert "write `restore: {path: orbax/12}`" in lines("orbax")
+    assert "is a step of Keras's OrbaxCheckpoint, not a directory of" in lines("orbax/12")
 
 
 @pytest.mark.parametrize("file", ["best.keras", "{epoch:02d}.weights.h5", "w-{epoch:02d}.h5"])

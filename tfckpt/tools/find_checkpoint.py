@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.errors import CheckpointError, CheckpointNotFoundError, DamagedCheckpointError
 from tfckpt.stored.formats.open import open_checkpoint
-from tfckpt.stored.io.explain import SAVED_MODELS
+from tfckpt.stored.io.explain import SAVED_MODELS, orbax_step
 from tfckpt.stored.io.files import files_of, join
 
 if TYPE_CHECKING:
@@ -74,4 +74,5 @@ def is_checkpoint(path: str) -> bool:
     is_dir = files.is_dir(path) if "://" in path else Path(path).is_dir()  # follows links
     if files.exists(f"{path}.index") or not is_dir:
         return True
-    return any(files.exists(join(path, name)) for name in SAVED_MODELS)
+    saved_model = any(files.exists(join(path, name)) for name in SAVED_MODELS)
+    return saved_model or bool(orbax_step(path, files))

@@ -46,6 +46,7 @@ KINDS: Mapping[str, str] = MappingProxyType(
         "saved_model": "the variables of a SavedModel",
         "keras": "written by Keras",
         "safetensors": "a safetensors file",
+        "orbax": "written by Keras's OrbaxCheckpoint",
         "keras_h5": "written by Keras, HDF5 format of Keras 2",
         "average": "an average of several checkpoints",
     }

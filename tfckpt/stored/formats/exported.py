@@ -26,7 +26,7 @@ _ALL, _TRAINABLE, _SECOND_COPIES = "variables", "trainable_variables", "_all_var
 _LISTS = (_ALL, _TRAINABLE, "non_trainable_variables")
 _MODELS = ("functional", "sequential")
 _LAYER_AND_VALUE = 2
-_SEED = "seed_generator_state"  # without the scope of its layer, which stays unknown
+SEED_STATE = "seed_generator_state"  # without the scope of its layer, which stays unknown
 
 
 class Exported:
@@ -70,7 +70,7 @@ class Exported:
             and variables.keys() | copies.keys() == all_keys
             and {*copies.values()} <= {*variables.values()}
         ):
-            self.seeds = {key for key, name in variables.items() if name.endswith(f"/{_SEED}")}
+            self.seeds = {key for key, name in variables.items() if name.endswith(f"/{SEED_STATE}")}
             self.values = {key: name for key, name in variables.items() if key not in self.seeds}
             self.keys = all_keys
             self._trainable = set(listed[_TRAINABLE])
@@ -83,7 +83,7 @@ class Exported:
         ``roots`` are the live objects by keyword, ``bases`` automatic layer names.
         """
         parts = {key: name.split("/") for key, name in self.values.items()}
-        if _in_scope_of_model([path[0] for path in parts.values()], roots, bases):
+        if in_scope_of_model([path[0] for path in parts.values()], roots, bases):
             parts = {key: path[1:] for key, path in parts.items()}
         if not parts or any(len(path) < _LAYER_AND_VALUE for path in parts.values()):
             return None
@@ -105,7 +105,7 @@ class Exported:
         return names.assign({names.MODEL: model}, {names.MODEL}), deep
 
 
-def _in_scope_of_model(
+def in_scope_of_model(
     heads: Sequence[str], roots: Mapping[str, Root] | None, bases: Collection[str]
 ) -> bool:
     """Whether the common first component is the model's scope, not that of its only layer."""

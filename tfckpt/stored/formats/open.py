@@ -17,7 +17,7 @@ from tfckpt.stored.bundles.keys import OBJECT_GRAPH
 from tfckpt.stored.bundles.table import looks_like_table
 from tfckpt.stored.formats.checkpoint import Opening, StoredCheckpoint
 from tfckpt.stored.formats.tensorflow import is_saved_model, open_bundle
-from tfckpt.stored.io.explain import KERAS_FILES, SUFFIX, VARIABLES, shards_of
+from tfckpt.stored.io.explain import KERAS_FILES, SUFFIX, VARIABLES, orbax_step, shards_of
 from tfckpt.stored.io.files import LOCAL, Files
 
 if TYPE_CHECKING:
@@ -64,6 +64,10 @@ def _opener(path: str, files: Files) -> Callable[[str, Opening], StoredCheckpoin
     if indexed or SUFFIX.search(path):
         return open_bundle
     content = _ends(path, files)
+    if content is None and orbax_step(path, files):
+        from tfckpt.stored.formats.orbax import open_orbax
+
+        return open_orbax
     if content == (b"", b"") and path.endswith(KERAS_FILES):
         hint = "The writer may have been interrupted; save or copy the file again."
         raise DamagedCheckpointError("is an empty file", path=path, hint=hint)

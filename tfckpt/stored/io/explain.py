@@ -60,6 +60,9 @@ _BACKUP = ("latest.weights.h5", "training_metadata.json")
 _BACKUP_OF_TF_KERAS = "chief"
 _ITS_COUNTERS = ("ckpt_saved_batch", "ckpt_saved_epoch", "train_counter")
 _ORBAX = {"_CHECKPOINT_METADATA", "_METADATA", "manifest.ocdbt"}
+# In each step that keras/src/callbacks/orbax_checkpoint.py writes.
+ORBAX_TREE = "pytree"
+_ORBAX_STEP = {"_CHECKPOINT_METADATA", ORBAX_TREE}
 _ABSENT, _EMPTY = "does not exist", "is empty"
 _PEEK = 1024
 _PLAIN = re.compile(r"[\w/.][\w/.-]*")  # needs no quotes in YAML
@@ -203,7 +206,21 @@ def is_checkpoint(path: str, files: Files) -> bool:
 def is_directory(path: str, files: Files) -> bool:
     """Whether it is a directory of checkpoints and not itself a checkpoint."""
     names = _names(path, files)
-    return names is not None and names.isdisjoint(SAVED_MODELS) and not files.exists(path + _INDEX)
+    other = names is None or not names.isdisjoint(SAVED_MODELS) or files.exists(path + _INDEX)
+    return not (other or orbax_step(path, files))
+
+
+def orbax_step(path: str, files: Files) -> str:
+    """A step of Keras's OrbaxCheckpoint, or the newest one in a local directory; "" without any."""
+    if "://" in path or not (names := _names(path, files)):
+        return ""
+    if names >= _ORBAX_STEP:
+        return path.rstrip("/")
+    steps = [name for name in _in_order(names) if name.isdecimal()]
+    if any(name.endswith((_INDEX, *SINGLE_FILES)) for name in names):
+        return ""
+    found = (join(path, name) for name in reversed(steps))
+    return next((step for step in found if (_names(step, files) or set()) >= _ORBAX_STEP), "")
 
 
 def shown(names: Sequence[str]) -> str:
@@ -231,6 +248,8 @@ def _found(path: str, files: Files) -> tuple[str, list[Finding]]:
         return _EMPTY, []
     if not names.isdisjoint(SAVED_MODELS):
         return "is a SavedModel, not a directory of checkpoints", [itself]
+    if names >= _ORBAX_STEP and orbax_step(path, files):
+        return "is a step of Keras's OrbaxCheckpoint, not a directory of checkpoints", [itself]
     others = list(_others(path, names, files))
     claimed = {name for other in others for name in other.names}
     rest = [name for name in _in_order(names) if not _belongs(name, claimed)]
@@ -316,7 +335,8 @@ def _below(path: str, names: set[str], files: Files) -> Iterator[Finding]:
     if models:
         yield Finding(tuple(models), "SavedModel", join(path, models[-1]))
     if orbax:
-        yield Finding(tuple(orbax), "Orbax", "")
+        steps = filter(None, (orbax_step(join(path, name), files) for name in reversed(orbax)))
+        yield Finding(tuple(orbax), "Orbax", next(steps, ""))
 
 
 def _epochs(path: str, files: Files) -> int | None:
