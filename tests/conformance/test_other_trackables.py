@@ -267,3 +267,52 @@ def test_a_saver_of_its_own(writer, monkeypatch, tmp_path):
         root, a = tf.Module(), Doubled(0.0)
         with untouched(a), pytest.raises(ValueError, match="doubled"):
             reader.Checkpoint(root, a=a).read(path)
+
+
+@pytest.mark.parametrize("outside", [False, True])
+def test_a_file_of_a_saver_is_one_of_the_checkpoint(outside, monkeypatch, tmp_path):
+    def save_notes(trackables, file_prefix):
+        path = tf.strings.join([file_prefix, "-notes.txt"])
+        if outside:
+            path = tf.strings.regex_replace(path, "/[^/]*$", "/elsewhere.txt")
+        tf.io.write_file(path, "what a saver wrote")
+        return []
+
+    registry = type(registration._saver_registry)("saver")
+    monkeypatch.setattr(registration, "_saver_registry", registry)
+    registration.register_checkpoint_saver(
+        name="notes",
+        predicate=lambda it: isinstance(it, Bare),
+        save_fn=save_notes,
+        restore_fn=lambda trackables, prefix: None,
+    )
+    manager = tfckpt.CheckpointManager(tfckpt.Checkpoint(a=Bare(), b=tf.Variable(1.0)), tmp_path, 1)
+    if outside:
+        with pytest.raises(tfckpt.SaveError, match=r"wrote 'elsewhere\.txt' outside of the"):
+            manager.save()
+        assert not [*tmp_path.glob("ckpt*"), *tmp_path.glob("elsewhere*")]
+        return
+    for number in (1, 2):  # the first is deleted with its checkpoint
+        manager.save()
+        (notes,) = tmp_path.glob("*.txt")
+        assert notes.name == f"ckpt-{number}-Custom.notes-notes.txt"
+        assert notes.read_text() == "what a saver wrote"
+
+
+def test_slots_are_left_out_as_by_tensorflow(tmp_path):
+    def trained():
+        model = tf_keras.Sequential([tf_keras.layers.InputLayer((2,)), tf_keras.layers.Dense(1)])
+        optimizer = tf_keras.optimizers.legacy.Adam(0.1)
+        step(model.trainable_variables, optimizer, 1.0)
+        return model, optimizer
+
+    model, optimizer = trained()
+    path = tfckpt.Checkpoint(model=model, optimizer=optimizer).write(str(tmp_path / "ckpt"))
+    options = tf.train.CheckpointOptions(experimental_skip_slot_variables=True)
+    for reader in (tf.train, tfckpt):
+        other, fresh = trained()
+        for variable in fresh.variables()[1:]:
+            variable.assign(tf.fill(variable.shape, 9.0))
+        reader.Checkpoint(model=other, optimizer=fresh).read(path, options)
+        np.testing.assert_array_equal(other.weights[0], model.weights[0])
+        assert all((variable.numpy() == 9).all() for variable in fresh.variables()[1:])
