@@ -62,23 +62,19 @@ def form(request: pytest.FixtureRequest, flavour: Any) -> str:
     return request.param
 
 
-def test_all_of_a_file_is_a_model_inside(flavour: Any, form: str, tmp_path: Any) -> None:
+@pytest.mark.parametrize("into", [True, False], ids=["into", "out of"])
+def test_all_of_one_side_is_a_model_inside_of_the_other(
+    flavour: Any, form: str, tmp_path: Any, *, into: bool
+) -> None:
     old, new = backbone(flavour), backbone(flavour, "encoder")
-    path, model = saved(old, form, tmp_path), inside(flavour, new)
-    found = refused(path, model)
-    rename = [{"checkpoint": "model/**", "model": "model/encoder/**"}]
-    assert found.changes == {"rename": rename, "exclude": ["model/head/**"]}
-    tfckpt.restore(path, model, policy=found.policy)
-    assert_same(old, new)
-
-
-def test_a_model_inside_of_a_file_is_all_of_it(flavour: Any, form: str, tmp_path: Any) -> None:
-    old, new = backbone(flavour), backbone(flavour)
-    path = saved(inside(flavour, old), form, tmp_path)
-    found = refused(path, new)
-    rename = [{"checkpoint": "model/backbone/**", "model": "model/**"}]
-    assert found.changes == {"rename": rename, "exclude_checkpoint": ["model/head/**"]}
-    tfckpt.restore(path, new, policy=found.policy)
+    rules = [("model/**", "model/encoder/**"), ("model/backbone/**", "model/**")]
+    written, read = (old, inside(flavour, new)) if into else (inside(flavour, old), new)
+    path = saved(written, form, tmp_path)
+    found = refused(path, read)
+    rename = [dict(zip(("checkpoint", "model"), rules[not into], strict=True))]
+    left = "exclude" if into else "exclude_checkpoint"
+    assert found.changes == {"rename": rename, left: ["model/head/**"]}
+    tfckpt.restore(path, read, policy=found.policy)
     assert_same(old, new)
 
 

@@ -9,41 +9,23 @@ import json
 import os
 import platform
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
 from zoo.command_line import Terminal, document, run
-from zoo.places import built
 
 import tfckpt
 from tfckpt.cli.main import main
 from tfckpt.stored.commits import commit, writer_lock
 from tfckpt.stored.io.files import LOCAL, LocalFiles, LocalHandle
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 PROJECT = Path(__file__).resolve().parents[2]
 CASES = yaml.safe_load((Path(__file__).parent / "commands.yaml").read_text(encoding="utf-8"))
 DAMAGE = "dd of={} bs=1 seek=4 conv=notrunc status=none"
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    with built(tmp_path_factory.mktemp("place")) as root:
-        yield root
-
-
-@pytest.fixture
-def place(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of it, which is the working directory."""
-    monkeypatch.chdir(shutil.copytree(made, tmp_path / "place"))
-    return tmp_path / "place"
 
 
 def names(directory: str | Path) -> list[str]:

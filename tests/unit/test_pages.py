@@ -5,34 +5,16 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from zoo.command_line import run
 from zoo.html_page import ParsedPage
-from zoo.places import built
 from zoo.report_documents import HOSTILE, saved
 
 import tfckpt
 from tfckpt.pages.run_page import run_page
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    with built(tmp_path_factory.mktemp("place")) as root:
-        yield root
-
-
-@pytest.fixture
-def place(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(shutil.copytree(made, tmp_path / "place"))
-    return tmp_path / "place"
-
 
 MODEL = "--model train_golden:wider"
 

@@ -57,6 +57,7 @@ _LEAST_SHARE = 0.3  # of the weights of the smaller side; less is another model
 _OF_OPTIMIZERS = frozenset({Role.SLOT, Role.ITERATIONS, Role.HYPERPARAMETER})
 _MOST_SCOPES = 3
 _MOST_PLANS = 8  # of a model inside of another one
+_Shapes = dict[str, Counter[tuple[int, ...]]]
 _RESETS: tuple[Any, ...] = (
     {"hyperparameters": "config"},
     {"iterations": "restore"},
@@ -127,8 +128,9 @@ class _Search:
 
     def _nested(self) -> Suggestion | None:
         """If all of one side is a model inside of the other one, in one place or in several."""
-        sure = self._places({})
-        found = sure or self._places({"match": "name"})
+        models = _models(self._stored), _models(self._live)
+        sure = self._places(models, {})
+        found = sure or self._places(models, {"match": "name"})
         rules: dict[str, list[str]] = {}
         for old, new in found:
             rules.setdefault(old, []).append(new)
@@ -136,8 +138,8 @@ class _Search:
         each = [(old, [new]) for old, new in found]
         ways = []
         for old, paths in [*both, *each][:_MOST_SCOPES]:
-            models = [f"{path}/**" for path in paths]
-            rule = {"checkpoint": f"{old}/**", "model": models[0] if len(paths) == 1 else models}
+            targets = [f"{path}/**" for path in paths]
+            rule = {"checkpoint": f"{old}/**", "model": targets[0] if len(paths) == 1 else targets}
             keys = {"rename": [rule]} if sure else {"rename": [rule], "match": "name"}
             if (plan := self._planned(keys)) is None:
                 return None
@@ -156,13 +158,14 @@ class _Search:
         choices = (Candidates(new, tuple(rules), why, ("", ""), tuple(ways)) for _, new in found)
         return Suggestion({}, choices=tuple(choices)) if ways else None
 
-    def _places(self, how: Mapping[str, Any]) -> list[tuple[str, str]]:
+    def _places(
+        self, models: tuple[_Shapes, _Shapes], how: Mapping[str, Any]
+    ) -> list[tuple[str, str]]:
         """Where all of one side may be in the other: path in the checkpoint, path in the model."""
-        sides = [_models(side) for side in (self._stored, self._live)]
         pairs = sorted(
             (-min(held.total(), wanted.total()), old, new)
-            for old, held in sides[0].items()
-            for new, wanted in sides[1].items()
+            for old, held in models[0].items()
+            for new, wanted in models[1].items()
             if old != new and "/" not in min(old, new, key=len)
             if held <= wanted or wanted <= held
         )
@@ -414,9 +417,9 @@ class _Search:
         return restored > 0 and restored >= _LEAST_SHARE * min(sides)
 
 
-def _models(side: Inventory) -> dict[str, Counter[tuple[int, ...]]]:
+def _models(side: Inventory) -> _Shapes:
     """Path → the shapes of all weights in it, of each container with several layers."""
-    found: dict[str, Counter[tuple[int, ...]]] = {}
+    found: _Shapes = {}
     for name, entry in side.entries.items():
         if entry.role is Role.WEIGHT:
             for path in itertools.accumulate(name.split("/")[:-1], "{}/{}".format):
