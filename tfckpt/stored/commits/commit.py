@@ -55,7 +55,7 @@ from tfckpt.stored.io.locks import NotAFileError
 from tfckpt.stored.io.state_file import STATE_FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from typing_extensions import Self
 
@@ -220,7 +220,7 @@ def write_checkpoint(
             else:
                 _refuse_taken(prefix, files)
             _remove(prefix + PART, files)  # of others, such as a link: what is in it is moved
-            names = files.listdir(parent)
+            names = _beginning_with(name, parent, files)
             counts = frozenset(filter(None, (record_file.shards_of(n, name) for n in names)))
             index, result = write(counts)  # 2. the data files
             others = _others(prefix, files)
@@ -325,8 +325,12 @@ def _others(prefix: str, files: Files) -> list[str]:
     return found
 
 
-def delete(prefix: str, files: Files) -> None:
-    """Delete a committed checkpoint: its record, then its index, then its data."""
+def delete(prefix: str, files: Files, names: Collection[str] | None = None) -> None:
+    """Delete a committed checkpoint: its record, then its index, then its data.
+
+    ``names`` are those in its directory that begin with its own, where they are known, so that a
+    deletion of many lists the directory once.
+    """
     recover(prefix, files)
     record, new = record_file.path_of(prefix), None
     try:
@@ -341,7 +345,7 @@ def delete(prefix: str, files: Files) -> None:
     except (FileNotFoundError, FileExistsError, BlockingIOError):  # another one deletes it
         return
     with mark:
-        _end(mark)
+        _end(mark, names)
 
 
 def recover(prefix: str, files: Files, *, undo: bool = False, mine: bool = True) -> None:
@@ -368,11 +372,10 @@ def recover(prefix: str, files: Files, *, undo: bool = False, mine: bool = True)
         _end(mark)
 
 
-def _end(mark: Mark) -> None:
+def _end(mark: Mark, listed: Collection[str] | None = None) -> None:
     """Complete or undo what a mark stands for; the end of whatever succeeds, too."""
-    prefix, files = mark.prefix, mark.files
-    parent, name = os.path.split(prefix)
-    path, draft = record_file.path_of(prefix), mark.deletes
+    prefix, files, draft = mark.prefix, mark.files, mark.deletes
+    parent, path = os.path.split(prefix)[0], record_file.path_of(prefix)
     if mark.content.startswith(_MOVE):
         _move(mark)
     elif draft:
@@ -385,11 +388,7 @@ def _end(mark: Mark) -> None:
         if draft and draft.index_sha256 == _digest(prefix, files):
             logging.info("%s: completed an interrupted save", prefix)
             _publish(prefix, files)
-    names = {*files.listdir(parent)}
-    own = {name + DRAFT, name + PART}
-    small = {index_path(name), record_file.path_of(name), name + DRAFT}
-    gone = _strays(prefix, names, draft, files)
-    gone |= {other for other in names if other in own or stands_for(other) in small}
+    gone = _left_over(prefix, draft, listed, files)
     for other in sorted(gone):
         _remove(join(parent, other), files)
     if gone:
@@ -407,8 +406,21 @@ def _publish(prefix: str, files: Files) -> None:
         _remove(record_file.path_of(prefix), files)
 
 
+def _left_over(
+    prefix: str, record: CommitRecord | None, listed: Collection[str] | None, files: Files
+) -> set[str]:
+    """The files of a checkpoint that are not in place, or that its index does not refer to."""
+    parent, name = os.path.split(prefix)
+    small = {index_path(name), record_file.path_of(name), name + DRAFT}
+    if listed is None:
+        names = _beginning_with(name, parent, files)
+    else:  # some have changed since
+        names = {other for other in small.union(listed) if files.exists(join(parent, other))}
+    unfinished = {n for n in names if n in (name + DRAFT, name + PART) or stands_for(n) in small}
+    return unfinished | _strays(prefix, names, record, files)
+
+
 def _strays(prefix: str, names: set[str], record: CommitRecord | None, files: Files) -> set[str]:
-    """The files of a checkpoint that the index in place does not refer to."""
     name = os.path.split(prefix)[1]
     counts = {other: record_file.shards_of(other, name) for other in names}
     data = {other: count for other, count in counts.items() if count is not None}
@@ -468,26 +480,27 @@ def claim(directory: str, checkpoint_name: str | None, files: Files) -> int:
         WriterLock(directory or ".").acquire()
     numbered = re.compile(re.escape(checkpoint_name or "") + r"-([0-9]{1,18})")
     recovered = [0]
-    for name in files.listdir(directory):
+    for name in _unfinished(directory, files):
         if name.endswith(MARK):
             match = numbered.fullmatch(of := name.removesuffix(MARK))
             recovered += [int(match[1])] if match else []
             recover(join(directory, of), files, mine=match is not None)
-        elif _is_half_written(name):
+        else:
             _remove(join(directory, name), files)
     return 0 if files.renames else max(recovered)
 
 
 def sweep(directory: str, files: Files) -> None:
     """:func:`claim` for a command that changes nothing else, if there is anything to recover."""
-    if any(name.endswith(MARK) or _is_half_written(name) for name in files.listdir(directory)):
+    if _unfinished(directory, files):
         claim(directory, None, files)
 
 
-def _is_half_written(name: str) -> bool:
-    """Whether it is a state file or a mark that a dead process did not write to its end."""
-    of = abandoned(name)
-    return of is not None and (of == STATE_FILE or of.endswith(MARK))
+def _unfinished(directory: str, files: Files) -> list[str]:
+    """Marks, and state files and marks that a dead process did not write to their ends."""
+    names = [name for name in files.listdir(directory) if name.endswith((MARK, ".tmp"))]
+    of = {name: name if name.endswith(MARK) else abandoned(name) or "" for name in names}
+    return [name for name in names if of[name] == STATE_FILE or of[name].endswith(MARK)]
 
 
 def write_values(
@@ -554,7 +567,7 @@ def _refuse_taken(prefix: str, files: Files, *, data: bool = True) -> None:
     """Raise SaveError where a file of this checkpoint exists; ``data`` includes data files."""
     directory, name = os.path.split(prefix)
     try:
-        existing = files.listdir(directory)
+        existing = _beginning_with(name, directory, files)
     except (FileNotFoundError, NotADirectoryError):
         return
     own = {name, index_path(name), record_file.path_of(name)}
@@ -579,6 +592,11 @@ def _digest(prefix: str, files: Files) -> str | None:
     with contextlib.suppress(CheckpointError):
         return record_file.index_digest(prefix, files)
     return None
+
+
+def _beginning_with(name: str, directory: str, files: Files) -> set[str]:
+    """The names in a directory that begin with that of a checkpoint, its own among them."""
+    return {other for other in files.listdir(directory) if other.startswith(name)}
 
 
 def _rename(source: str, target: str, files: Files) -> None:

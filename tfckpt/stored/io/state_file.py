@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 STATE_FILE = "checkpoint"
 MAX_BYTES = 1 << 24
+_ESCAPES = {code: f"\\{code:03o}" for code in range(32)}
+_ESCAPES |= {ord(sign): f"\\{name}" for sign, name in zip("\n\r\t\"'\\", "nrt\"'\\", strict=True)}
 
 
 def read_state(path: str, files: Files = LOCAL) -> Message | None:
@@ -60,12 +62,9 @@ def render(
     >>> render("ckpt-2", ["ckpt-2"])
     b'model_checkpoint_path: "ckpt-2"\nall_model_checkpoint_paths: "ckpt-2"\n'
     """
-    from google.protobuf import text_format
-
-    state = CheckpointState(
-        model_checkpoint_path=newest,
-        all_model_checkpoint_paths=paths,
-        all_model_checkpoint_timestamps=times,
-        last_preserved_timestamp=last_preserved,
-    )
-    return str(text_format.MessageToString(state)).encode()
+    lines = [f'model_checkpoint_path: "{newest.translate(_ESCAPES)}"']
+    lines += [f'all_model_checkpoint_paths: "{path.translate(_ESCAPES)}"' for path in paths]
+    lines += [f"all_model_checkpoint_timestamps: {time}" for time in times]
+    if last_preserved:
+        lines.append(f"last_preserved_timestamp: {last_preserved}")
+    return "\n".join([*lines, ""]).encode()
