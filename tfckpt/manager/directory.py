@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import errno
 import os
 import re
 import time
@@ -28,7 +27,7 @@ from tfckpt.stored.commits import commit, discovery, record_file
 from tfckpt.stored.commits.discovery import Candidate, CheckpointKind
 from tfckpt.stored.formats.open import open_checkpoint
 from tfckpt.stored.io.files import Files, join
-from tfckpt.stored.io.state_file import STATE_FILE, read_state, render
+from tfckpt.stored.io.state_file import STATE_FILE, read_state, render, write_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -334,21 +333,8 @@ class Directory:
             min(times.get(one.prefix, known.get(name, now)), now)
             for one, name in zip(whole, names, strict=True)
         ]
-        self._write_state_file(render(names[-1], names, stamps, last_preserved))
-
-    def _write_state_file(self, content: bytes) -> None:
-        """Replace the state file; on a full disk in its place, which takes no space."""
-        path = self._file(STATE_FILE)
-        try:
-            self.files.write_atomic(path, content)
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not self.files.exists(path):
-                raise
-            size, _ = self.files.status(path)
-            if size < len(content):
-                raise
-            with contextlib.closing(self.files.lock(path)) as lock:
-                lock.write(content.ljust(size, b"\n"))
+        state = render(names[-1], names, stamps, last_preserved)
+        write_state(self._file(STATE_FILE), state, self.files)
 
     def _stamps(self) -> dict[str, float]:
         """Name → Unix time, from the state file; {} if it is missing or damaged."""
