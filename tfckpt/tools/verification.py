@@ -212,6 +212,7 @@ def verify(
     Raises:
         CheckpointNotFoundError: there is no checkpoint.
         InUseError: a damaged one cannot be moved, since another process saves into its directory.
+        SaveError: a link is in its place, or in that of the subdirectory.
         OSError: it cannot be moved for another reason.
 
     >>> import keras, tempfile, tfckpt
@@ -307,6 +308,7 @@ def move_away(path: str, files: Files) -> str:
     if not files.exists(index_path(path)):
         path = path.rstrip("/")  # a directory; the name of an index may be empty after the last /
     parent, name = os.path.split(path)
+    commit.refuse_links(path, files)
     commit.claim(parent, None, files)
     _leave_out(parent, name, files)
     directory = join(parent, commit.QUARANTINE)

@@ -26,6 +26,7 @@ import contextlib
 import os
 import re
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from absl import logging
@@ -440,6 +441,20 @@ def _used_shards(prefix: str, files: Files) -> int | None:
     return None
 
 
+def refuse_links(prefix: str, files: Files) -> None:
+    """Raise SaveError where moving a checkpoint away would follow a link, or take one along."""
+    parent = os.path.split(prefix)[0]
+    names = record_file.parts(prefix, {*files.listdir(parent)}, files)
+    for path in (join(parent, name) for name in (QUARANTINE, *names)):
+        if _is_link(path):
+            message = f"{path}: is a symbolic link; nothing was moved"
+            raise SaveError(message, hint=f"remove it, or move {prefix} to another place by hand")
+
+
+def _is_link(path: str) -> bool:
+    return "://" not in path and Path(path).is_symlink()
+
+
 def move_away(prefix: str, name: str, files: Files) -> str:
     """Move the files of a checkpoint into a new directory, and return its path.
 
@@ -459,8 +474,11 @@ def _move(mark: Mark) -> None:
     prefix, files = mark.prefix, mark.files
     parent, name = os.path.split(prefix)
     digest, _, into = os.fsdecode(mark.content[len(_MOVE) :]).rstrip("\n").partition(" ")
-    target = join(join(parent, QUARANTINE), os.path.split(into)[1] or name)
-    if (_digest(prefix, files) or digest) == digest:  # else the name has a new owner
+    quarantine = join(parent, QUARANTINE)
+    target = join(quarantine, os.path.split(into)[1] or name)
+    if _is_link(quarantine) or _is_link(target):
+        logging.warning("%s: is not moved away: there is a link in place of %s", prefix, target)
+    elif (_digest(prefix, files) or digest) == digest:  # else the name has a new owner
         files.makedirs(target)
         for file in reversed(record_file.parts(prefix, {*files.listdir(parent)}, files)):
             files.rename(join(parent, file), join(target, file))
