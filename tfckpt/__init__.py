@@ -46,11 +46,11 @@ if TYPE_CHECKING:
     from tfckpt.tools.annotation import annotate
     from tfckpt.tools.comparison import diff
     from tfckpt.tools.doctor import doctor
+    from tfckpt.tools.export import export
     from tfckpt.tools.inspection import inspect
     from tfckpt.tools.listing import list_checkpoints
     from tfckpt.tools.proving import prove
     from tfckpt.tools.replay import replay
-    from tfckpt.tools.rewriting import convert, rewrite
     from tfckpt.tools.verification import verify
 
 _LAZY = {
@@ -66,9 +66,9 @@ _LAZY = {
     "SaveReport": "tfckpt.manager.directory",
     "Status": "tfckpt.planning",
     "annotate": "tfckpt.tools.annotation",
-    "convert": "tfckpt.tools.rewriting",
     "diff": "tfckpt.tools.comparison",
     "doctor": "tfckpt.tools.doctor",
+    "export": "tfckpt.tools.export",
     "from_config": "tfckpt.calls",
     "inspect": "tfckpt.tools.inspection",
     "inventory": "tfckpt.calls",
@@ -79,7 +79,6 @@ _LAZY = {
     "replay": "tfckpt.tools.replay",
     "report_page": "tfckpt.pages.report_page",
     "restore": "tfckpt.calls",
-    "rewrite": "tfckpt.tools.rewriting",
     "suggest": "tfckpt.calls",
     "verify": "tfckpt.tools.verification",
 }
@@ -115,9 +114,9 @@ __all__ = [
     "UntrackedError",
     "annotate",
     "callbacks",
-    "convert",
     "diff",
     "doctor",
+    "export",
     "from_config",
     "inspect",
     "inventory",
@@ -128,7 +127,6 @@ __all__ = [
     "replay",
     "report_page",
     "restore",
-    "rewrite",
     "suggest",
     "verify",
 ]

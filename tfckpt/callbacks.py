@@ -34,8 +34,8 @@ _OF_KERAS = {
     "save_before_preemption": "`on_signal=['SIGTERM']` saves before the process ends",
     "restore_best_weights": "`load_best_when_done=True` loads the best weights at the end",
     "save_best_only": "`save_best=1` keeps the best besides the newest, which a restart needs",
-    "save_weights_only": "a restart also needs the optimizer; `tfckpt rewrite --drop_optimizer` "
-    "makes a copy without it",
+    "save_weights_only": "a restart also needs the optimizer; `tfckpt export DIR FILE.weights.h5 "
+    "--model MODULE:CALLABLE` writes the weights alone",
 }
 _GONE = {
     "on_exception": "`on_signal=['SIGINT']` saves on Ctrl-C; after an exception, a restart goes on "

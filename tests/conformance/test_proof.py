@@ -325,26 +325,14 @@ def by_weights_file(model, other, path):
 
 
 def by_conversion(model, other, path):
-    tfckpt.convert(path, f"{path}.safetensors", include=["model/**"])
-    tfckpt.restore(f"{path}.safetensors", other)
+    tfckpt.export(path, f"{path}.safetensors")
+    tfckpt.restore(f"{path}.safetensors", other, api="read", on_unexpected="ignore")
     return tfckpt.prove(path, other)
-
-
-def by_rewrite(name, **how):
-    def rewritten(model, other, path):
-        tfckpt.rewrite(path, f"{path}-{name}", **how)
-        cast = {"on_dtype_mismatch": "cast"} if "cast" in how else {}
-        return tfckpt.restore(f"{path}-{name}", other, **cast).prove()
-
-    return rewritten
 
 
 WAYS = {
     "weights.h5": by_weights_file,
     "safetensors": by_conversion,
-    "rewrite": by_rewrite("new", drop_optimizer=True),
-    "float16": by_rewrite("float16", cast="float16"),
-    "bfloat16": by_rewrite("bfloat16", cast="bfloat16"),
 }
 
 
@@ -356,7 +344,7 @@ def test_a_right_restore_is_not_accused(build, tmp_path):
     for way, restore in WAYS.items():
         proof = restore(model, other, path)
         assert proof.same, f"{way}: {proof}"
-        assert (proof.difference == 0) == ("float16" not in way)
+        assert proof.difference == 0
 
 
 NOT_OF_NUMBERS = ("text", "lookups", "normalized")

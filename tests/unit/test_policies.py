@@ -173,7 +173,7 @@ manager:
 restore:
   first_of:
     - {directory: a, path: b, policy: finetun}  # ! no policy `finetun`
-    - {policy: resume}  # ! neither `path`, `directory`, `average` nor `all_of`
+    - {policy: resume}  # ! neither `path`, `directory` nor `all_of`
     - {path: x, policy: {api: raed, name: q}}  # ! found the text 'raed'
   if_none: initialise  # ! found the text 'initialise'
 policies:
@@ -274,7 +274,7 @@ adapt: [{how: cast}] !! the key is missing
 adapt: [{how: pad, model: b}] !! value: the key is missing
 """,
     "restore: {%s}": r"""
-if_none: error ! neither `path`, `directory`, `average` nor `all_of`
+if_none: error ! neither `path`, `directory` nor `all_of`
 path: a, directory: b !! both `path` and `directory`
 path: a, select: 3 ! `select` applies to a `directory`, and this source has `path`
 path: '' ! expected some text
@@ -285,17 +285,6 @@ directory: a, select: -1 ! expected latest, best or a checkpoint number
 directory: a, select: null ! expected latest, best or a checkpoint number
 directory: a, checkpoint_name: a/b ! is not a plain file name
 path: a, format: h5 ! format: unknown key
-average: [a] ! average: `average` must be a list of at least two
-average: a ! average: expected a list, found the text 'a'
-average: {directory: a} ! average.latest: the key is missing
-average: {directory: a, latest: 1} ! expected at least 2
-average: [a, b], weights: [1] ! `weights` has 1 numbers, `average` 2 checkpoints
-average: [a, b], weights: [1, 0] ! weights[1]: expected more than 0
-average: {directory: a, latest: 2}, weights: [1, 1] ! `weights` needs a list of checkpoints under
-path: a, weights: [1] ! `weights` needs a list of checkpoints under `average`
-average: [a, b], select: 1 ! `select` applies to a `directory`, and this source has `average`
-average: [a, b], path: c ! both `path` and `average`
-average: [a, b], policy: {training_state: [epoch]} ! has `training_state`
 all_of: [{path: a}] ! all_of: `all_of` must be a list of at least two
 all_of: [], directory: b ! both `directory` and `all_of`
 all_of: [{path: a}, {path: b}], policy: strict ! each of its sources has its own policy
@@ -307,6 +296,7 @@ all_of: [{path: a, policy: {training_state: [epoch]}}, {path: b}] ! has `trainin
 first_of: [] !! at least 1
 first_of: [{path: 3}, {path: a}] ! restore.first_of[0].path: expected text, found the number 3
 path: a, first_of: [{path: b}] ! unknown key
+average: [a, b] ! average the checkpoints in ten lines of Python, docs/transform.md
 """,
     "manager: {directory: a, save: {%s}}": r"""
 every_steps: 0 !! expected more than 0

@@ -258,7 +258,7 @@ class Manager(Model):
             "directory",
             lambda export, directory: export.weights_h5 and "://" in directory,
             "Keras writes `weights_h5` only into a local directory",
-            "remove `export`, and make the file from a checkpoint by `tfckpt convert`",
+            "remove `export`, and make the file from a checkpoint by `tfckpt export`",
             "weights_h5",
         ),
         GoesWith(

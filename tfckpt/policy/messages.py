@@ -130,8 +130,11 @@ def problems_of(error: ValidationError, model: type[BaseModel]) -> Iterator[Conf
 
 
 _GONE = {
+    "average": "average the checkpoints in ten lines of Python, docs/transform.md, and restore "
+    "what they write",
     "on_exception": "`on_signal: [SIGINT]` saves on Ctrl-C; after an exception, a restart goes on "
     "from the last save",
+    "version": "this is a config; a policy has the keys that stand below its name in `policies`",
     "max_memory": "a restore holds the new values once; `verify: none` holds a few at a time",
 }
 

@@ -341,10 +341,7 @@ def _check(facts: _Facts, structure: _Structure, names: Collection[str]) -> None
     if datetime.datetime.fromisoformat(facts.created).utcoffset() != datetime.timedelta(0):
         raise ValueError("'created' must be an ISO 8601 time in UTC")
     for restored in facts.lineage:
-        shares = [share for source in restored.sources for share in source.average]
-        if not all(0 <= share.weight <= 1 for share in shares) or any(
-            count < 0 for count in restored.counts.values()
-        ):
+        if any(count < 0 for count in restored.counts.values()):
             raise ValueError("'lineage' contains a number that is out of range")
     counts = collections.Counter(component for component, _ in structure.roots.values())
     again = {k for k, (name, _) in structure.roots.items() if counts[name] > 1 and k != name}
