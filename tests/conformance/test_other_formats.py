@@ -265,13 +265,19 @@ def test_what_is_exported_holds_the_same(corpus, tmp_path):
     files = (path for end in ("index", "keras", "h5") for path in sorted(corpus.rglob(f"*.{end}")))
     for path in (str(path).removesuffix(".index") for path in files):
         try:
-            expected = read_all(path)
+            stored = open_checkpoint(path)
         except CheckpointError:
             continue
         target, number = f"{tmp_path}/{number}.npz", number + 1
-        assert main(["tfckpt", "export", path, target]) == 0
+        status = main(["tfckpt", "export", path, target])
+        with stored:
+            if stored.values.missing_files:
+                assert status == 1, path
+                continue
+            entries = [e for e in stored.inventory.entries.values() if e.shape is not None]
+            numbers = {e.name: stored.values.read(e.key) for e in entries if e.dtype != "string"}
+        assert status == 0, path
         with np.load(target) as found:
-            numbers = {name: value for name, value in expected.items() if value.dtype != object}
             assert {*found} == {*numbers}, path
             for name, value in numbers.items():
                 assert found[name].dtype == value.dtype, name
