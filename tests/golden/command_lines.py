@@ -164,12 +164,12 @@ convert values/one x.safetensors --include '**/complex'
 convert values/one x.safetensors --include '**/vars/**' --include '**/table'
 convert run new/k-1
 """,
-    "prove": f"""
-prove probed {MODEL} --restore probed
-prove probed {MODEL} --restore probed --json
-prove run {MODEL}
-prove probed
-replay keep.yaml
+    "check": f"""
+check probed {MODEL} --restore probed
+check probed {MODEL} --restore run/ckpt-1
+check probed {MODEL} --restore run/ckpt-1 --json
+check run {MODEL}
+check probed
 """,
     "policy": """
 policy check one.yaml

@@ -502,7 +502,7 @@ def _with_source_metadata(stored: StoredCheckpoint, plan: Plan, new: CommitRecor
     old = stored.record
     if old is None:
         return new
-    new = dataclasses.replace(new, step=old.step, epoch=old.epoch, proof=old.proof)
+    new = dataclasses.replace(new, step=old.step, epoch=old.epoch, outputs=old.outputs)
     whole = len(plan.assignments) == len(stored.inventory.entries)
     if Status.CAST in plan.counts or not whole:
         return new
