@@ -53,7 +53,6 @@ _ARGUMENTS = {
     "manager.load_best_when_done": "load_best_when_done",
     "manager.enable_async": "enable_async",
     "manager.include": "include",
-    "manager.probe": "probe",
     "restore.directory": "directory",
     "restore.policy": "policy",
 }
@@ -109,7 +108,6 @@ def resume(
     on_signal: Iterable[str] = (),
     enable_async: bool = False,
     include: str = "all",
-    probe: str | None = None,
     policy: Policy | Mapping[str, Any] | None = None,
     start_over: bool = False,
     verbose: int = 1,
@@ -132,7 +130,6 @@ def resume(
         on_signal: signals that end the process after a save: ``["SIGTERM"]``.
         enable_async: whether files are written in the background.
         include: ``all``, or ``trainable``: what is frozen is written once, and shared.
-        probe: ``auto`` records with each save what the model computes, for ``report.prove()``.
         policy: keys of a policy for the restore: ``{"optimizer": {"hyperparameters": "config"}}``
             keeps the code's learning rate. Without it, everything is restored.
         start_over: restores nothing: training starts from the model's current values, and saves
@@ -174,7 +171,6 @@ def resume(
             "load_best_when_done": load_best_when_done,
             "enable_async": enable_async,
             "include": include,
-            "probe": probe,
         },
         "restore": {
             "directory": path,

@@ -147,6 +147,7 @@ class Run:
         epoch: int | None = None,
         metrics: Mapping[str, float] | None = None,
         metadata: Mapping[str, Any] | None = None,
+        probe: Any = None,
     ) -> str:
         """Save now, after a save that is being written in the background.
 
@@ -154,6 +155,7 @@ class Run:
             epoch: number of finished epochs.
             metrics: measured at this step; ``keep: best`` compares them.
             metadata: anything else, as JSON values of at most 64 KiB; ``tfckpt inspect`` shows it.
+            probe: a small batch, as for :meth:`tfckpt.Checkpoint.save`.
 
         Returns:
             The path; the checkpoint is complete and on disk.
@@ -164,7 +166,7 @@ class Run:
             TfckptError: the config has no ``manager`` section.
         """
         epoch = self.epoch if epoch is None else epoch
-        path = self.saves.now(Moment(epoch, metrics, self.training, metadata))
+        path = self.saves.now(Moment(epoch, metrics, self.training, metadata, probe))
         self.epoch = as_int(epoch)
         return path
 

@@ -119,7 +119,6 @@ SCENARIOS: dict[str, tuple[Step, ...]] = {
     "keep one": (Step("number", 1), Step("number", 2), Step("number", 3)),
     "over": (save("ckpt-1", 1), save("ckpt-1", 2), save("ckpt-1", 3)),
     "again": (save("ckpt-1", 1), Step("delete", ABSENT, "ckpt-1"), save("ckpt-1", 2)),
-    "annotated": (save("ckpt-1", 1), Step("annotate", 1, "ckpt-1"), save("ckpt-2", 2)),
     "move away": (save("ckpt-1", 1), save("ckpt-2", 2), Step("quarantine", 1, "ckpt-1")),
     "export": (save("ckpt-1", 1), Step("export", 1, "all.npz")),
     "fixed name": (save("best", 1), save("best", 2), save("best", 3)),
@@ -244,8 +243,6 @@ class Program:
             protocol.recover(directory, self._files)
         elif step.kind == "delete":
             protocol.delete(prefix, self._files)
-        elif step.kind == "annotate":
-            protocol.annotate(prefix, self._files)
         elif step.kind == "quarantine":
             protocol.quarantine(prefix, self._files)
         elif step.kind == "export":

@@ -31,7 +31,6 @@ from tfckpt.stored.commits.numbering import Ticket
 from tfckpt.stored.commits.record_file import CommitRecord
 from tfckpt.stored.formats.open import open_checkpoint
 from tfckpt.stored.io import files as io
-from tfckpt.tools.annotation import add_metrics
 from tfckpt.tools.verification import move_away
 
 if TYPE_CHECKING:
@@ -90,11 +89,6 @@ def export(path: str, data: bytes, files: Files) -> None:
     """Write one file, which is there whole or not at all."""
     with mock.patch.object(new_file, "LOCAL", files), new_file.new_file(path) as output:
         output.write(data)
-
-
-def annotate(prefix: str, files: Files) -> None:
-    """Add a metric to its record."""
-    add_metrics(prefix, {"score": 0.5}, files)
 
 
 def recover(directory: str, files: Files) -> None:

@@ -139,12 +139,12 @@ export run
 rewrite run new/n-1
 convert run new/n-1
 """,
-    "prove": f"""
-prove probed {MODEL} --restore probed
-prove probed {MODEL} --restore probed --json
-prove run {MODEL}
-prove probed
-replay keep.yaml
+    "check": f"""
+check probed {MODEL} --restore probed
+check probed {MODEL} --restore run/ckpt-1
+check probed {MODEL} --restore run/ckpt-1 --json
+check run {MODEL}
+check probed
 """,
     "policy": """
 policy check one.yaml

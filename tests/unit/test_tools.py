@@ -13,7 +13,8 @@ import tensorflow as tf
 from zoo.command_line import document, run
 
 import tfckpt
-from tfckpt.tools.statistics import BINS, Distance, difference, statistics
+from tfckpt.core.distance import Distance, difference
+from tfckpt.tools.statistics import BINS, statistics
 
 if TYPE_CHECKING:
     from collections.abc import Callable

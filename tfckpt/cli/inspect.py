@@ -33,11 +33,12 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from tfckpt.core.distance import Distance
     from tfckpt.core.inventory import Entry, Restored
     from tfckpt.stored.formats.checkpoint import StoredCheckpoint
     from tfckpt.tools.comparison import ComparedCheckpoints, Difference
     from tfckpt.tools.inspection import Inspection
-    from tfckpt.tools.statistics import Distance, Statistics
+    from tfckpt.tools.statistics import Statistics
 
 _LINES = 40
 _TITLES = {

@@ -272,36 +272,19 @@ to decide. CALLABLE returns the built model, or a dict of objects:
     added.add_argument("--write", metavar="FILE", help=text)
 
     added = add(
-        "prove",
-        "Say whether a model computes what the saved one did.",
+        "check",
+        "Compare what a model returns with what it returned at its save.",
         """\
-Runs the batch that the save of PATH has recorded (probe=) through the model
-that CALLABLE returns, and compares its output and that of each layer. The model
-may have its values from anywhere, such as a converted file. Exit status 1 if
-it computes something else, 2 if that cannot be said.""",
-        "prove runs/flowers/checkpoints --model serve:load_model",
-        "prove zoo/ckpt-900 --model train:build_model --restore zoo/ckpt-900",
+Calls the model that CALLABLE returns on the batch of save(…, probe=batch), and
+compares its outputs with the recorded ones: equal in every bit, or the largest
+difference. Exit status 1 if they differ, 2 if that cannot be said.""",
+        "check runs/flowers/checkpoints --model serve:load_model",
+        "check zoo/ckpt-900 --model train:build_model --restore zoo/ckpt-900",
     )
     added.add_argument("PATH", metavar="PATH|DIR")
     _add_model(added, required=True)
     text = "Restore this into the model before."
     added.add_argument("--restore", metavar="CONFIG|PATH|DIR", help=text)
-
-    added = add(
-        "replay",
-        "Train again between two checkpoints, and compare.",
-        """\
-Evidence that a run is reproducible. CALLABLE trains with the config whose path
-it is called with: that of CONFIG, with a temporary directory that has a copy of
-checkpoint N alone. It ends where checkpoint M was saved. Nothing in the run's
-directory changes. Exit status 1 if a value differs, 2 if that cannot be said.""",
-        "replay configs/pretrain.yaml --train train:main --from 2 --to 4",
-    )
-    added.add_argument("CONFIG")
-    added.add_argument("--from", metavar="N", type=int, required=True, help="Begin with this one.")
-    added.add_argument("--to", metavar="M", type=int, required=True, help="End at this one.")
-    text = "Function that takes the path of a config and trains."
-    added.add_argument("--train", metavar="MODULE:CALLABLE", required=True, help=text)
 
 
 def _writing(add: Any) -> None:

@@ -17,12 +17,10 @@ from tfckpt.core.gc_pause import gc_paused
 from tfckpt.core.inventory import Inventory, Origin, Role
 from tfckpt.core.selectors import REGEX
 from tfckpt.errors import CheckpointError, DamagedCheckpointError, RefusedError, RestoreError
-from tfckpt.live import building, lora
+from tfckpt.live import building, lora, outputs
 from tfckpt.live.adapt import plan_context
 from tfckpt.live.apply import Undo, apply, check_values
 from tfckpt.live.building import initial_values
-from tfckpt.live.by_tensorflow import put_back_on_failure
-from tfckpt.live.function_proof import Prover, check_function, check_provable
 from tfckpt.live.inventory import Live, collect, ungraphed
 from tfckpt.live.optimizers import replaced, settings_of
 from tfckpt.live.turns import live_objects
@@ -49,7 +47,7 @@ _DAMAGED_HINT = (
     "nothing was restored from it; copy the checkpoint again, or restore another one; "
     "`tfckpt verify` lists everything in it that is damaged"
 )
-_VERIFY_LEVELS = ("none", "checksums", "values", "function")
+_VERIFY_LEVELS = ("none", "checksums", "values")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +122,9 @@ class Prepared:
             dict(record.metrics) if record else {},
             tuple(rejected),
             replaced=replaced(self.settings, self.live.variables),
-            prover=Prover(self.live, self.record, self.plan),
+            checker=None
+            if record is None
+            else outputs.checker(self.live, record.outputs, self.stored.prefix),
         )
 
 
@@ -294,27 +294,21 @@ def carry_out(
     plan, live = prepared.plan, prepared.live
     verify = max((part.policy.verify for part in prepared.parts), key=_VERIFY_LEVELS.index)
     with _ready(prepared, workers) as (stored, resets):
-        if verify == "function":
-            check_provable(prepared.record, plan, workers)
         others: dict[str, dict[str, Any]] = {}
         for step in plan.assignments if objects else ():
             if step.stored is not None and step.stored.shape is None:
                 prefix = stored[step.origin or plan.source].prefix
                 others.setdefault(prefix, {})[step.stored.key] = live.variables[step.name]
-        kept = [each for of in others.values() for each in of.values()]
-        with put_back_on_failure(kept if verify == "function" else ()):
-            undo = apply(
-                plan,
-                stored,
-                live.variables,
-                verify=verify,
-                resets=resets,
-                objects=others if objects else None,
-                follow=partial(derive_again, live.deriving, live.models.values()),
-                workers=workers,
-            )
-            if verify == "function":
-                check_function(Prover(live, prepared.record, plan), undo)
+        undo = apply(
+            plan,
+            stored,
+            live.variables,
+            verify=verify,
+            resets=resets,
+            objects=others if objects else None,
+            follow=partial(derive_again, live.deriving, live.models.values()),
+            workers=workers,
+        )
     for step in plan.assignments:
         if step.severity is Severity.WARN and step.entry.role is Role.ITERATOR:
             logging.warning("%s: %s: %s", plan.source, step.name, step.reason)

@@ -80,7 +80,7 @@ class RecordMetadata:
     preserved: tuple[int, ...] = ()
     lineage: tuple[Restored, ...] = ()
     probe: Any = None
-    proof: Mapping[str, Any] | None = None
+    outputs: Mapping[str, Any] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,7 +178,7 @@ def write(
             run=metadata.run,
             preserved=metadata.preserved,
             lineage=metadata.lineage,
-            proof=metadata.proof,
+            outputs=metadata.outputs,
             files=files,
         )
 

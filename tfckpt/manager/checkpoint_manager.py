@@ -213,7 +213,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             epoch: number of finished epochs.
             metrics: measured at this step; ``keep: best`` compares them.
             metadata: anything else, as JSON values of at most 64 KiB; ``tfckpt inspect`` shows it.
-            probe: a small batch, or ``"auto"``, as for :meth:`tfckpt.Checkpoint.save`.
+            probe: a small batch, as for :meth:`tfckpt.Checkpoint.save`.
 
         Returns:
             The path; None if no save was due. The checkpoint is complete and on disk; with

@@ -225,8 +225,6 @@ class Manager(Model):
     """If a save that was due fails: warn and continue training, or fail."""
     include: Literal["all", "trainable"] = "all"
     """What a save writes: all, or what trains beside the file of an earlier save with the rest."""
-    probe: Literal["auto"] | None = None
-    """Record with each save what the model computes, on a batch made from its inputs."""
     callbacks: dict[str, Annotated[tuple[Text, ...], Listed]] = Field(default_factory=dict)
     """State of your own callbacks: class name → attributes, e.g. {Curriculum: [level]}."""
 

@@ -202,8 +202,8 @@ class Policy(Model):
     """What must agree for automatically named layers: their names, their order, or both."""
     ema: Literal["prefer", "only", "ignore"] = "ignore"
     """Load moving averages of weights: where there is one (prefer), always (only), or never."""
-    verify: Literal["none", "checksums", "values", "function"] = "checksums"
-    """Assign values as read, once checksums hold, or compare values or the function afterwards."""
+    verify: Literal["none", "checksums", "values"] = "checksums"
+    """Assign values as read, or once checksums hold, or also compare the variables afterwards."""
     build: dict[str, Inputs] | None = None
     """Input shapes and dtypes of Keras models or layers that are not built yet, by keyword."""
     training_state: Annotated[tuple[TrainingState, ...], Once, Listed] = get_args(TrainingState)
