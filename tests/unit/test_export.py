@@ -81,6 +81,7 @@ def test_numpy_and_safetensors_read_every_bit_of_equal_files(tmp_path: Path) -> 
         files = [tmp_path / f"{name}.{suffix}" for name in "ab"]
         assert [run("export", prefix, file).status for file in files] == [0, 0]
         assert files[0].read_bytes() == files[1].read_bytes()
+        assert files[0].stat().st_mode == Path(f"{prefix}.index").stat().st_mode
         if suffix == "npz":
             with np.load(files[0], allow_pickle=False) as archive:
                 same(dict(archive), content)

@@ -175,10 +175,13 @@ def _write_safetensors(path: str, values: _Values) -> None:
     arrays, roles = dict[str, Any](), dict[str, str]()
     for entry, value in values:
         arrays[entry.name], roles[entry.name] = np.asarray(value, order="C"), entry.role.value
+    (file := Path(path)).touch()
+    mode = file.stat().st_mode
     try:
         save_file(arrays, path, {ROLES: json.dumps(roles, ensure_ascii=False)})
     except SafetensorError as error:
         raise OSError(str(error)) from error
+    file.chmod(mode)  # it has replaced the file by one that others cannot read
 
 
 def _misuse(message: str) -> PolicyError:
