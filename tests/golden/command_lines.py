@@ -173,6 +173,7 @@ replay keep.yaml
 """,
     "policy": """
 policy check one.yaml
+policy check saving.yaml
 policy check policy.yaml --json
 policy check wrong.yaml
 policy check wrong.yaml --json
@@ -181,9 +182,7 @@ policy check idle.yaml
 policy check idle.yaml --json
 policy check keep.yaml
 policy check nowhere.yaml
-policy show saving.yaml
-policy show one.yaml --json
-policy show wrong.yaml
+policy show one.yaml
 policy schema x
 policy
 policy chek one.yaml

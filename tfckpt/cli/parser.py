@@ -22,6 +22,7 @@ _INSTEAD = {
     "inspect --graph": "--keys shows the path of each value in TensorFlow's object graph",
     "inspect --slice": "`tfckpt convert PATH FILE.npz --include GLOB` writes values for NumPy",
     "inspect --model": "`tfckpt plan PATH --model MODULE:CALLABLE` shows which value goes where",
+    "policy show": "`tfckpt plan CONFIG --model MODULE:CALLABLE` shows what a config restores, and why",
     "policy suggest": "`tfckpt plan PATH --model MODULE:CALLABLE --write FILE` writes a policy",
 }
 _STATUS = """
@@ -137,7 +138,7 @@ def parsers() -> tuple[CommandParser, dict[str, CommandParser]]:
     _writing(add)
     group = commands.add_parser(
         "policy",
-        help="Check or show a config, print the schema of configs.",
+        help="Check a config, or print the schema of configs.",
         usage="tfckpt policy COMMAND ...",
         examples=["policy check configs/finetune.yaml"],
     )
@@ -383,13 +384,6 @@ def _policies(add: Any) -> None:
     added.add_argument("CONFIG")
     summary = "Print the JSON Schema of configs, for editors."
     add("policy schema", summary, "", "policy schema > schema.json", json=False)
-    added = add(
-        "policy show",
-        "Print a config with all defaults.",
-        "Presets and variables are resolved.",
-        "policy show configs/finetune.yaml",
-    )
-    added.add_argument("CONFIG")
 
 
 _MODEL = "Function that returns the model or a dict of objects, e.g. train:build_model."
