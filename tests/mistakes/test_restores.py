@@ -326,6 +326,20 @@ def test_an_object_by_a_keyword_that_is_a_key_of_policies(tmp_path) -> None:
     assert float(value) == 2
 
 
+def test_keys_of_a_policy_are_one_where_a_call_restores(scenes) -> None:
+    scene, keys = scenes(), {"include": ["model/**"], "exclude": ["model/head/**"]}
+    assert "EXCLUDED" in str(tfckpt.plan(scene.run, scene.model(), **keys))
+    tfckpt.restore(scene.run, expected := scene.model(), policy=keys)
+    tfckpt.restore(scene.run, by_restore := scene.model(), **keys)
+    by_resume = scene.model()
+    head = by_resume.layers[1].get_weights()
+    callback = tfckpt.callbacks.resume(by_resume, scene.run, exclude=["model/head/**"])
+    fit(by_resume, callback, epochs=3)  # all of which are done
+    np.testing.assert_equal(by_restore.get_weights(), expected.get_weights())
+    np.testing.assert_equal(by_resume.get_weights(), expected.get_weights())
+    np.testing.assert_equal(by_resume.layers[1].get_weights(), head)
+
+
 @pytest.mark.parametrize("kind", [dict, tfckpt.Policy.model_validate], ids=["mapping", "Policy"])
 def test_a_policy_is_a_mapping_or_a_policy(kind, scenes) -> None:
     policy = kind({"training_state": ["epoch", "seeds", "callbacks"]})

@@ -22,7 +22,7 @@ _INSTEAD = {
     "inspect --graph": "--keys shows the path of each value in TensorFlow's object graph",
     "inspect --slice": "`tfckpt convert PATH FILE.npz --include GLOB` writes values for NumPy",
     "inspect --model": "`tfckpt plan PATH --model MODULE:CALLABLE` shows which value goes where",
-    "policy show": "`tfckpt plan CONFIG --model MODULE:CALLABLE` shows what a config restores, and why",
+    "policy show": "`tfckpt plan CONFIG --model MODULE:CALLABLE` shows what it restores",
     "policy suggest": "`tfckpt plan PATH --model MODULE:CALLABLE --write FILE` writes a policy",
 }
 _STATUS = """

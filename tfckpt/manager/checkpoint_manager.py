@@ -110,6 +110,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         """Returns TensorFlow's own manager in graph mode."""
         if not executing_eagerly():
             return TensorFlowManager(checkpoint, directory, *args, **kwargs)
+        arguments.check_keywords(cls, kwargs)
         return super().__new__(cls)
 
     def __init__(  # noqa: PLR0917 (TensorFlow's signature)
