@@ -13,7 +13,7 @@ from tfckpt.errors import PolicyError, Problem
 from tfckpt.live.advice import PolicyCall
 from tfckpt.live.arguments import (
     BY_POLICY,
-    Call,
+    CallSignature,
     holds_object,
     instead_of,
     keys_and_objects,
@@ -72,7 +72,7 @@ def _explains_keywords(function: _F) -> _F:
     A keyword that holds no object is unknown.
     """
     known = inspect.signature(function).parameters
-    call = Call(arguments=frozenset(known) - {"objects"} | BY_POLICY.arguments)
+    call = CallSignature(arguments=frozenset(known) - {"objects"} | BY_POLICY.arguments)
 
     @functools.wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:

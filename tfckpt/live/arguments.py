@@ -32,7 +32,7 @@ from tfckpt.stored.bundles.keys import EXTRA
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tfckpt.policy.words import Meaning
+    from tfckpt.policy.words import SectionKeys
 
 _TRACKED = (Trackable, type(tf.function(len)))
 _NUMBERS = (bool, int, float, complex, np.generic)
@@ -51,7 +51,7 @@ _HINT = (
 )
 
 
-class Call(NamedTuple):
+class CallSignature(NamedTuple):
     """What a call does with keywords that hold no object.
 
     Attributes:
@@ -66,20 +66,24 @@ class Call(NamedTuple):
 
 
 POLICY_KEYS = frozenset({*keys_of(Policy), "assert_"})
-OBJECTS = Call()
-BY_CONFIG = Call(in_config=True)
-BY_POLICY = Call(
+OBJECTS = CallSignature()
+BY_CONFIG = CallSignature(in_config=True)
+BY_POLICY = CallSignature(
     "neither an object that can be restored nor a key of a policy",
     POLICY_KEYS - {"assert"} | {"policy", "select"},
 )
 
 
-def check_arguments(root: Any, objects: Mapping[str, Any], call: Call) -> None:
+def check_arguments(root: Any, objects: Mapping[str, Any], call: CallSignature) -> None:
     """Refuse arguments of a checkpoint that TensorFlow does not track."""
     if reserved := OWN & objects.keys():
         raise NamingError(RESERVED.format(name=min(reserved)))
-    told = {name: instead_of(name, value, call) for name, value in objects.items()}
-    if problems := [Problem(f"{n}: {call.nothing}", hint=hint) for n, hint in told.items() if hint]:
+    problems = [
+        Problem(f"{name}: {call.nothing}", hint=hint)
+        for name, value in objects.items()
+        if (hint := instead_of(name, value, call))
+    ]
+    if problems:
         raise PolicyError(ARGUMENTS, problems)
     for name, argument in {**({} if root is None else {"root": root}), **objects}.items():
         obj = argument() if isinstance(argument, weakref.ref) else argument
@@ -90,7 +94,7 @@ def check_arguments(root: Any, objects: Mapping[str, Any], call: Call) -> None:
             raise UntrackedError(f"`{name}` is {_kind(obj)}", hint=_HINT)
 
 
-def checked(objects: Mapping[str, Any], call: Call = OBJECTS) -> Any:
+def checked(objects: Mapping[str, Any], call: CallSignature = OBJECTS) -> Any:
     """A checkpoint of TensorFlow's of the same objects, if all can be saved."""
     check_arguments(None, objects, call)
     return tf.train.Checkpoint(**objects)
@@ -132,7 +136,7 @@ def one_policy(policy: Any, keys: Mapping[str, Any]) -> Any:
     raise PolicyError(ARGUMENTS, [problem])
 
 
-def instead_of(keyword: str, value: Any, call: Call) -> str:
+def instead_of(keyword: str, value: Any, call: CallSignature) -> str:
     """What to write in place of a keyword that holds no object; "" if it holds one, or is empty."""
     if holds_object(value) or not isinstance(value, (*_NUMBERS, *_CONTAINERS, str)):
         return ""
@@ -151,12 +155,12 @@ def instead_of(keyword: str, value: Any, call: Call) -> str:
     return did_you_mean(keyword, call.arguments) if listed else ""
 
 
-def _may_be(meaning: Meaning, value: Any) -> bool:
+def _may_be(meaning: SectionKeys, value: Any) -> bool:
     """An optimizer's rules are words: ``iterations=0`` is a variable that was forgotten."""
     return meaning.section != _OPTIMIZER or isinstance(value, str)
 
 
-def _written(meaning: Meaning, call: Call) -> str:
+def _written(meaning: SectionKeys, call: CallSignature) -> str:
     """Which keys to write, and where."""
     section, keys = meaning
     if not keys:

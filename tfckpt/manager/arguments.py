@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from tfckpt.core.similar import did_you_mean
 from tfckpt.errors import SaveError
-from tfckpt.live.arguments import Call, instead_of
+from tfckpt.live.arguments import CallSignature, instead_of
 from tfckpt.policy import Keep
 from tfckpt.policy.messages import problems_of
 
@@ -43,7 +43,7 @@ def check_keywords(manager: type[Any], keywords: Mapping[str, Any]) -> None:
     known = inspect.signature(manager.__init__).parameters
     if any(each.kind is each.VAR_KEYWORD for each in known.values()):  # of a subclass
         return
-    call = Call(arguments=frozenset(known))
+    call = CallSignature(arguments=frozenset(known))
     for name in keywords.keys() - known.keys():
         hint = instead_of(name, keywords[name], call) or did_you_mean(name, known.keys() - {"self"})
         raise TypeError(f"{manager.__name__}() has no argument {name!r}; {hint}")

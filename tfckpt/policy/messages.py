@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
     from pydantic.fields import FieldInfo
 
-    from tfckpt.policy.words import Meaning
+    from tfckpt.policy.words import SectionKeys
 
 Path = tuple[str | int, ...]
 
@@ -136,17 +136,17 @@ def problems_of(error: ValidationError, model: type[BaseModel]) -> Iterator[Conf
             yield ConfigFault(path, value, problem)
 
 
-def meanings(word: str, value: Any, root: type[BaseModel]) -> list[Meaning]:
+def meanings(word: str, value: Any, root: type[BaseModel]) -> list[SectionKeys]:
     """What a word means that is no key where it stands: as a word of others, or as a key elsewhere.
 
     >>> from tfckpt.policy import Config
     >>> meanings("max_to_keep", 3, Config), meanings("by_name", False, Config)
-    ([Meaning(section='manager', keys={'max_to_keep': 3})], [Meaning(section='policy', keys={})])
+    ([SectionKeys(section='manager', keys={'max_to_keep': 3})], [SectionKeys(section='policy', keys={})])
     """
     if of_others := words.meaning(word, value):
         return [of_others]
     found = (_section(model) for model in _sections(root) if word in keys_of(model))
-    return [words.Meaning(each, {word: value}) for each in dict.fromkeys(found)]
+    return [words.SectionKeys(each, {word: value}) for each in dict.fromkeys(found)]
 
 
 def _instead(key: str, value: Any, above: type[BaseModel], root: type[BaseModel]) -> str:
@@ -164,7 +164,7 @@ def _instead(key: str, value: Any, above: type[BaseModel], root: type[BaseModel]
     return asked + (f"write {' or '.join(written)}" if written else words.DEFAULT)
 
 
-def _written(meaning: Meaning, above: type[BaseModel]) -> str:
+def _written(meaning: SectionKeys, above: type[BaseModel]) -> str:
     """The keys of a meaning, and where they stand, for who writes into the mapping ``above``."""
     text = as_yaml(meaning.keys)
     if meaning.section == _section(above):

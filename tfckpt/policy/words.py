@@ -83,22 +83,22 @@ RESUME: Final = {
 DEFAULT: Final = "leave it out: that is so without it"
 
 
-class Meaning(NamedTuple):
+class SectionKeys(NamedTuple):
     """Keys of a section of a config, each with its value; no keys where the defaults mean it."""
 
     section: str
     keys: dict[str, Any]
 
 
-def meaning(word: str, value: Any) -> Meaning | None:
+def meaning(word: str, value: Any) -> SectionKeys | None:
     """The keys that a word of another library means with a value; None for any other word.
 
     >>> meaning("by_name", True)
-    Meaning(section='policy', keys={'match': 'name'})
+    SectionKeys(section='policy', keys={'match': 'name'})
     >>> meaning("strict", True).keys, meaning("strict", False).keys
     ({}, {'on_missing': 'warn', 'on_unexpected': 'warn'})
     """
     for section, words in _KEYS.items():
         if word in words:
-            return Meaning(section, words[word] if value else _BY_FALSE.get(word, {}))
+            return SectionKeys(section, words[word] if value else _BY_FALSE.get(word, {}))
     return None
