@@ -140,8 +140,8 @@ def meanings(word: str, value: Any, root: type[BaseModel]) -> list[SectionKeys]:
     """What a word means that is no key where it stands: as a word of others, or as a key elsewhere.
 
     >>> from tfckpt.policy import Config
-    >>> meanings("max_to_keep", 3, Config), meanings("by_name", False, Config)
-    ([SectionKeys(section='manager', keys={'max_to_keep': 3})], [SectionKeys(section='policy', keys={})])
+    >>> meanings("max_to_keep", 3, Config)
+    [SectionKeys(section='manager', keys={'max_to_keep': 3})]
     """
     if of_others := words.meaning(word, value):
         return [of_others]
