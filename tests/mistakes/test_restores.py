@@ -6,6 +6,7 @@ Where what is done is data, it stands in ``mistakes.yaml``.
 from __future__ import annotations
 
 import builtins
+import re
 import shutil
 import sys
 import zipfile
@@ -312,6 +313,34 @@ def test_other_files_are_sources_and_directories_have_a_newest_one(scenes) -> No
     (rejected,) = report.rejected
     assert "ckpt-3" in rejected
     assert "nothing was restored from it; copy the checkpoint again" in rejected
+
+
+WAYS: dict[str, Any] = {
+    "restore": tfckpt.restore,
+    "Run.restore": lambda run, model: tfckpt.from_config(CONFIG, model).restore(),
+    "plan": lambda run, model: remove("ckpt-3.data*")() and tfckpt.plan(run, model),
+    "manager": lambda run, model: tfckpt.CheckpointManager(
+        tfckpt.Checkpoint(model=model, optimizer=model.optimizer), run, 3
+    ).restore_or_initialize(),
+    **{
+        f"resume(verbose={verbose})": lambda run, model, verbose=verbose: fit(
+            model, tfckpt.callbacks.resume(model, run, verbose=verbose)
+        )
+        for verbose in (0, 1)
+    },
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_damaged_checkpoint_that_is_passed_over_is_logged_once(way, scenes, caplog) -> None:
+    scene = scenes()
+    run, model = scene.run, scene.model()
+    damage(3)()
+    with scene.looking():
+        WAYS[way](run, model)
+    (line,) = [text for text in map(str, caplog.messages) if "passed over" in text]
+    assert re.search(r"(?s)runs/digits/ckpt-3.*(checksum|missing).*\n  using \S*/ckpt-2 in ", line)
+    assert scene.text.count("passed over") == 1
 
 
 def test_the_callbacks_are_there_after_nothing_but_import_tfckpt(monkeypatch) -> None:

@@ -324,13 +324,12 @@ def _summary(report: RestoreReport | None) -> str:
         return "nothing is restored: the config has no `restore` section"
     if not report.path:
         return str(report)
-    passed_over = "".join(f"passed over: {reason}\n" for reason in report.rejected)
     counted = Counter(step.status for step in report.plan.steps if not _of_fit(step))
     counts = ", ".join(f"{counted[each]} {each}" for each in Status if counted[each])
     epoch = "" if report.epoch is None else f" (epoch {report.epoch})"
     chosen = f", {report.plan.chosen}" if report.plan.chosen else ""
     lines = f"restored {report.path}{epoch}{chosen}: {counts}", report.training, report.replacements
-    return passed_over + "\n".join(filter(None, lines))
+    return "\n".join(filter(None, lines))
 
 
 def _of_fit(step: Step) -> bool:
