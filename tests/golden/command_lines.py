@@ -148,6 +148,7 @@ check probed
 """,
     "policy": """
 policy check one.yaml
+policy check saving.yaml
 policy check policy.yaml --json
 policy check wrong.yaml
 policy check wrong.yaml --json
@@ -156,9 +157,7 @@ policy check idle.yaml
 policy check idle.yaml --json
 policy check keep.yaml
 policy check nowhere.yaml
-policy show saving.yaml
-policy show one.yaml --json
-policy show wrong.yaml
+policy show one.yaml
 policy schema x
 policy
 policy chek one.yaml

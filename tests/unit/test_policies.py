@@ -268,12 +268,28 @@ lock: '' ! lock: expected some text
 build: {model: {shape: [0]}} ! build.model.shape[0]
 build: {model: {shape: [1], dtype: float}} ! build.model.dtype
 optimizer: {slots: keep} ! 'restore' or 'reset'
+assert_consumed: true ! write `assert: consumed`
+assert_existing_objects_matched: false ! write `assert: none`
+by_name: true ! write `match: name`
+by_name: false ! leave it out
+skip_mismatch: true ! write `on_shape_mismatch: skip`
+strict: false ! write `on_missing: warn, on_unexpected: warn`
+compile: false ! write `optimizer: reset`
+asert_consumed: true ! did you mean `assert_consumed`? write `assert: consumed`
+optimizer: none ! write `optimizer: reset`
+optimizer: true ! leave it out
+slots: reset ! write `optimizer: {slots: reset}`
+max_to_keep: 3 ! write `max_to_keep: 3` into `manager`
 max_memory: 1GiB ! `verify: none` holds a few at a time
 adapt: [{how: bend, model: b}] !! found the text 'bend'
 adapt: [{how: cast}] !! the key is missing
 adapt: [{how: pad, model: b}] !! value: the key is missing
 """,
     "restore: {%s}": r"""
+path: a, assert_consumed: true ! write `policy: {assert: consumed}`
+path: a, exclude: [b] ! write `policy: {exclude: [b]}`
+path: a, exlude: [b] ! did you mean `exclude`? write `policy: {exclude: [b]}`
+path: a, policies: {} ! at the top level
 if_none: error ! neither `path`, `directory` nor `all_of`
 path: a, directory: b !! both `path` and `directory`
 path: a, select: 3 ! `select` applies to a `directory`, and this source has `path`
@@ -313,7 +329,7 @@ on_signal: [SIGTERM, SIGTERM] ! `on_signal` has SIGTERM twice
 on_signal: [SIGTERM], grace_seconds: 0 ! expected more than 0
 on_signal: [], grace_seconds: 10 ! `grace_seconds` needs `on_signal`
 grace_seconds: 9 ! on_signal: [SIGTERM]
-on_exception: true ! `on_signal: [SIGINT]` saves on Ctrl-C
+on_exception: true ! SIGINT in `on_signal` saves on Ctrl-C
 """,
     "manager: {directory: a, keep: [{%s}]}": r"""
 latest: null ! exactly one of `latest`, `best`, `every_n_steps`, `every_n_hours`, `pin`
@@ -337,6 +353,10 @@ newest: 1 ! unknown key
 every_hours: 12 ! did you mean `every_n_hours`
 """,
     "manager: {directory: a, %s}": r"""
+every_steps: 5 ! write `save: {every_steps: 5}`
+save_best_only: true ! write `keep: [{latest: 3}, {best: 1, monitor: val_loss, mode: min}]`
+monitor: val_loss ! write `keep: [{latest: 3}, {best: 1, monitor: val_loss, mode: min}]`
+exclude: [a] ! write `exclude: [a]` into a policy
 keep: [3] ! keep[0]: expected a mapping
 keep: {latest: 3} ! write a list: [{latest: 3}]
 keep: {best: 1, monitor: loss, mode: min} ! write a list: [{best: 1, monitor: 'loss', mode: 'min'}]
@@ -349,6 +369,7 @@ on_unsavable: warning ! did you mean `warn`
 max_to_keep: 3, keep: [{latest: 3}] ! both say
 """,
     "%s": r"""
+directory: a ! write `manager: {directory: a}` or `restore: {directory: a}`
 manager: {keep: []} ! directory: the key is missing
 restor: {} !! unknown key
 policies: {strict: {}} ! built-in policy

@@ -360,22 +360,6 @@ def policy_schema(_: Namespace) -> int:
     return 0
 
 
-def policy_show(arguments: Namespace) -> int:
-    """Print what is understood of a config, with presets, variables and defaults resolved."""
-    import yaml
-
-    from tfckpt.policy.load import load_config
-
-    file = arguments.CONFIG
-    config = load_config(file).model_dump(mode="json", by_alias=True, exclude_none=True)
-    if arguments.json:
-        show_json({"version": 1, "file": file, "config": config})
-    else:
-        text = yaml.safe_dump(config, sort_keys=False, allow_unicode=True, width=80)
-        print("\n".join(map(printable, text.rstrip().split("\n"))))
-    return 0
-
-
 COMMANDS: Mapping[str, Callable[[Namespace], int]] = {
     "list": list_directory,
     "verify": verify,
@@ -385,5 +369,4 @@ COMMANDS: Mapping[str, Callable[[Namespace], int]] = {
     "doctor": doctor,
     "policy check": policy_check,
     "policy schema": policy_schema,
-    "policy show": policy_show,
 }

@@ -24,6 +24,7 @@ _INSTEAD = {
     "inspect --model": "`tfckpt plan PATH --model MODULE:CALLABLE` shows which value goes where",
     "convert": "`tfckpt export SRC DST` writes .npz, .safetensors, .weights.h5 or a checkpoint",
     "rewrite": "a few lines of Python rename or average values: docs/transform.md",
+    "policy show": "`tfckpt plan CONFIG --model MODULE:CALLABLE` shows what it restores",
     "policy suggest": "`tfckpt plan PATH --model MODULE:CALLABLE --write FILE` writes a policy",
 }
 _STATUS = """
@@ -137,7 +138,7 @@ def parsers() -> tuple[CommandParser, dict[str, CommandParser]]:
     _writing(add)
     group = commands.add_parser(
         "policy",
-        help="Check or show a config, print the schema of configs.",
+        help="Check a config, or print the schema of configs.",
         usage="tfckpt policy COMMAND ...",
         examples=["policy check configs/finetune.yaml"],
     )
@@ -354,13 +355,6 @@ def _policies(add: Any) -> None:
     added.add_argument("CONFIG")
     summary = "Print the JSON Schema of configs, for editors."
     add("policy schema", summary, "", "policy schema > schema.json", json=False)
-    added = add(
-        "policy show",
-        "Print a config with all defaults.",
-        "Presets and variables are resolved.",
-        "policy show configs/finetune.yaml",
-    )
-    added.add_argument("CONFIG")
 
 
 def _add_model(added: CommandParser, *, required: bool = False) -> None:

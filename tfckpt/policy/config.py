@@ -79,6 +79,8 @@ def _member(source: Source) -> Source:
 class Source(Model):
     """Restore from one checkpoint, a directory of checkpoints, or several combined."""
 
+    section: ClassVar = "restore"
+
     path: PathText | None = None
     """Path of one checkpoint, without .index: zoo/imagenet/ckpt-900."""
     directory: PathText | None = None
@@ -159,6 +161,8 @@ _IfNone = Literal["error", "initialize"]
 class Restore(Model):
     """Where to restore from: the first source that holds a checkpoint."""
 
+    section: ClassVar = "restore"
+
     first_of: Annotated[tuple[Source, ...], Field(min_length=1), Listed]
     """Sources to try in order; the first that holds a checkpoint is used."""
     if_none: _IfNone = "error"
@@ -207,6 +211,8 @@ def _check_name(policy: str, declared: Any) -> None:
 
 class Config(Model):
     """A tfckpt config file."""
+
+    section: ClassVar = "config"
 
     version: Annotated[Literal[1], BeforeValidator(_version)]
     """Version of the config format; must be 1."""

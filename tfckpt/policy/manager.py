@@ -55,6 +55,8 @@ def _signal(name: str) -> str:
 class Save(Model):
     """When to save; without any key, only run.save() saves."""
 
+    section: ClassVar = "manager.save"
+
     every_steps: Count | None = None
     """Save N steps after the last save; in fit, N batches unless a `step` is given."""
     every_epochs: Count | None = None
@@ -162,6 +164,8 @@ class KeepWhereMeasured(Keep):
 class Export(Model):
     """Files for inference, beside the checkpoints of a run."""
 
+    section: ClassVar = "manager.export"
+
     weights_h5: Literal["best", "latest"] | None = None
     """Let Keras write best.weights.h5 or latest.weights.h5, of the best or the latest save."""
     ema: Literal["prefer", "only", "ignore"] = "ignore"
@@ -196,6 +200,8 @@ _FILLED_IN = re.compile(r"\{\w+(:[^}]*)?\}")
 
 class Manager(Model):
     """Where and when to save the checkpoints of a run, and which to keep."""
+
+    section: ClassVar = "manager"
 
     directory: Annotated[PathText, AfterValidator(_directory)]
     """Directory of the checkpoints; a relative path is relative to the working directory."""
