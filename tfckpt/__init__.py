@@ -43,14 +43,11 @@ if TYPE_CHECKING:
     from tfckpt.planning import Plan, RestoreReport, Status
     from tfckpt.policy import Policy
     from tfckpt.run import Run
-    from tfckpt.tools.annotation import annotate
     from tfckpt.tools.comparison import diff
     from tfckpt.tools.doctor import doctor
+    from tfckpt.tools.export import export
     from tfckpt.tools.inspection import inspect
     from tfckpt.tools.listing import list_checkpoints
-    from tfckpt.tools.proving import prove
-    from tfckpt.tools.replay import replay
-    from tfckpt.tools.rewriting import convert, rewrite
     from tfckpt.tools.verification import verify
 
 _LAZY = {
@@ -65,21 +62,17 @@ _LAZY = {
     "Run": "tfckpt.run",
     "SaveReport": "tfckpt.manager.directory",
     "Status": "tfckpt.planning",
-    "annotate": "tfckpt.tools.annotation",
-    "convert": "tfckpt.tools.rewriting",
     "diff": "tfckpt.tools.comparison",
     "doctor": "tfckpt.tools.doctor",
+    "export": "tfckpt.tools.export",
     "from_config": "tfckpt.calls",
     "inspect": "tfckpt.tools.inspection",
     "inventory": "tfckpt.calls",
     "list_checkpoints": "tfckpt.tools.listing",
     "plan": "tfckpt.calls",
-    "prove": "tfckpt.tools.proving",
     "register_adaptation": "tfckpt.live.adapt",
-    "replay": "tfckpt.tools.replay",
     "report_page": "tfckpt.pages.report_page",
     "restore": "tfckpt.calls",
-    "rewrite": "tfckpt.tools.rewriting",
     "suggest": "tfckpt.calls",
     "verify": "tfckpt.tools.verification",
 }
@@ -113,22 +106,18 @@ __all__ = [
     "TfckptError",
     "UnsupportedCheckpointError",
     "UntrackedError",
-    "annotate",
     "callbacks",
-    "convert",
     "diff",
     "doctor",
+    "export",
     "from_config",
     "inspect",
     "inventory",
     "list_checkpoints",
     "plan",
-    "prove",
     "register_adaptation",
-    "replay",
     "report_page",
     "restore",
-    "rewrite",
     "suggest",
     "verify",
 ]

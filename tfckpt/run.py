@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from tfckpt.errors import TfckptError
 from tfckpt.live import generators
 from tfckpt.live.advice import PolicyCall, adding_call
+from tfckpt.live.arguments import BY_CONFIG, check_arguments
 from tfckpt.live.checkpoint import Checkpoint
 from tfckpt.live.turns import in_turn
 from tfckpt.live.variables import as_int
@@ -49,6 +50,7 @@ class Run:
     """
 
     def __init__(self, config: Config, objects: Mapping[str, Any]) -> None:
+        check_arguments(None, objects, BY_CONFIG)
         self.config = config
         self.checkpoint = Checkpoint(**objects)
         self.manager: CheckpointManager | None = None
@@ -147,6 +149,7 @@ class Run:
         epoch: int | None = None,
         metrics: Mapping[str, float] | None = None,
         metadata: Mapping[str, Any] | None = None,
+        probe: Any = None,
     ) -> str:
         """Save now, after a save that is being written in the background.
 
@@ -154,6 +157,7 @@ class Run:
             epoch: number of finished epochs.
             metrics: measured at this step; ``keep: best`` compares them.
             metadata: anything else, as JSON values of at most 64 KiB; ``tfckpt inspect`` shows it.
+            probe: a small batch, as for :meth:`tfckpt.Checkpoint.save`.
 
         Returns:
             The path; the checkpoint is complete and on disk.
@@ -164,7 +168,7 @@ class Run:
             TfckptError: the config has no ``manager`` section.
         """
         epoch = self.epoch if epoch is None else epoch
-        path = self.saves.now(Moment(epoch, metrics, self.training, metadata))
+        path = self.saves.now(Moment(epoch, metrics, self.training, metadata, probe))
         self.epoch = as_int(epoch)
         return path
 

@@ -112,67 +112,43 @@ verify empty
 verify nowhere
 verify
 """,
-    "rewrite": f"""
-rewrite run new/a-1
-rewrite run new/a-1
-rewrite bad/ckpt-1 new/b-1 --include 'model/**' --cast bf16 --json
-rewrite run new/c-1 --rename 'model/one/**=model/uno/**' --drop-optimizer
-rewrite run new/d-1 --drop_optimizer --exclude save_counter --shard_size 30
-rewrite run/ckpt-1 new/e-1 --average run/ckpt-2 --average run/ckpt-3
-rewrite run new/f-1 --config one.yaml
-rewrite run new/g-1 --config policy.yaml
-rewrite run new/g-1 --config policy.yaml --policy body
-rewrite run new/h-1 --config policy.yaml --policy none
-rewrite run new/h-1 --policy body
-rewrite run new/h-1 --config one.yaml --include 'model/**'
-rewrite run new/h-1 --config nowhere.yaml
-rewrite run new/h-1 --config model.yaml
-rewrite run new/h-1 --rename a
-rewrite run new/h-1 --rename 'model/**=model'
-rewrite run new/h-1 --cast float99
-rewrite run new/h-1 --cast 'model/x=float16'
-rewrite run new/h-1 --cast 'model/**=string'
-rewrite run new/h-1 --cast 'model/**=bool'
-rewrite run new/h-1 --shard_size 3Q
-rewrite run new/h-1 --shard_size 0
-rewrite run new/h-1 --include 'model/none/**'
-rewrite run new/h-1 --rename 'model/one/*=model/two/*'
-rewrite run new/h-1 --average run/ckpt-9
-rewrite values/one new/h-1 --include 'model/great' --cast float16
-rewrite bad new/i-1
-rewrite run
-convert run run.npz --include 'model/**'
-convert run run.npz
-convert bad/ckpt-1 more.npz --json
-convert run run.safetensors
-convert run new.weights.h5 {MODEL}
-convert run new.weights.h5
-convert run new2.weights.h5 {MODEL} --cast float16
-convert run new2.weights.h5 {MODEL} --config one.yaml --policy q
-convert run new2.weights.h5 {MODEL} --config one.yaml --include 'model/**'
-convert odd/one new2.weights.h5 {MODEL}
-convert run new3.weights.h5 --model train_golden:compiled
-convert run new4.weights.h5 --model train_golden:number
-convert run x.npz {MODEL}
-convert run x.onnx
-convert run x.h5
-convert run x.npz --shard_size 1K
-convert values/one x.npz --include '**/half'
-convert values/one x.npz --include '**/words'
-convert values/one x.npz --include '**/table'
-convert values/one x.safetensors --include '**/complex'
-convert values/one x.safetensors --include '**/vars/**' --include '**/table'
-convert run new/k-1
+    "export": f"""
+export run run.npz
+export run run.npz
+export bad more.npz
+export run run.safetensors
+export values/one x.npz
+export values/one x.safetensors
+export nowhere x.npz
+export run x.npz --policy body.yaml
+export run x.npz --policy nowhere.yaml
+export run x.npz {MODEL}
+export run x.onnx
+export run new.weights.h5
+export run new.weights.h5 {MODEL}
+export odd/one new2.weights.h5 {MODEL}
+export run new3.weights.h5 --model train_golden:compiled
+export run new4.weights.h5 --model train_golden:number
+export run new/k-1 {MODEL}
+export run new/k-1 {MODEL}
+export run new/l-1 {MODEL} --policy one.yaml
+export run new/l-1 {MODEL} --policy body.yaml
+export policy.yaml new/m-1 {MODEL}
+export run x.npz --json
+export run
+rewrite run new/n-1
+convert run new/n-1
 """,
-    "prove": f"""
-prove probed {MODEL} --restore probed
-prove probed {MODEL} --restore probed --json
-prove run {MODEL}
-prove probed
-replay keep.yaml
+    "check": f"""
+check probed {MODEL} --restore probed
+check probed {MODEL} --restore run/ckpt-1
+check probed {MODEL} --restore run/ckpt-1 --json
+check run {MODEL}
+check probed
 """,
     "policy": """
 policy check one.yaml
+policy check saving.yaml
 policy check policy.yaml --json
 policy check wrong.yaml
 policy check wrong.yaml --json
@@ -181,9 +157,7 @@ policy check idle.yaml
 policy check idle.yaml --json
 policy check keep.yaml
 policy check nowhere.yaml
-policy show saving.yaml
-policy show one.yaml --json
-policy show wrong.yaml
+policy show one.yaml
 policy schema x
 policy
 policy chek one.yaml

@@ -152,7 +152,7 @@ def test_more_than_a_program_should_read_as_json_is_refused(
     monkeypatch.setattr("tfckpt.cli.inspect.MAX_ELEMENTS", 11)
     ended = run("inspect", "values/one", "--name", "model/block_0/kernel", "--json")
     assert ended.status == 2
-    assert "tfckpt convert PATH FILE.npz" in ended.err
+    assert "tfckpt export PATH FILE.npz" in ended.err
 
 
 @pytest.mark.usefixtures("place")
@@ -269,7 +269,6 @@ def test_doctor_says_versions_and_what_the_next_start_does() -> None:
         ("diff run/ckpt-1 run/ckpt-2 --values", "40 B"),
         ("inspect run/ckpt-1 --values", "100 B"),
         ("verify run/ckpt-1", "971 B"),
-        ("convert run/ckpt-1 a.npz", "100 B"),
     ],
 )
 def test_a_bar_says_how_much_is_done(

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import logging
 import os
 import threading
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -18,6 +16,9 @@ from zoo.command_line import document, run
 from zoo.struck import nth, struck
 
 import tfckpt
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 LEAST = {"best": 1, "monitor": "loss", "mode": "min"}
 GREATEST = [{"best": 1, "monitor": "score", "mode": "max"}, {"latest": 1}]
@@ -151,46 +152,6 @@ def test_without_a_rule_nothing_is_called_the_best(manager, directory) -> None:
             tfckpt.restore(config, value=tf.Variable(0))
 
 
-def test_what_is_annotated_later_counts_as_if_it_had_been_saved(manager) -> None:
-    first = manager(keep=GREATEST)
-    one, _, three = (first.save(metrics={"score": score}) for score in (0.5, 0.2, 0.1))
-    assert first.checkpoints == [one, three]
-    tfckpt.annotate(three, metrics={"score": 0.7, "loss": 2})
-    assert first.best == manager(keep=GREATEST).best == three
-    report = tfckpt.restore(str(Path(three).parent), value=tf.Variable(0), select="best")
-    assert (report.path, report.metrics) == (three, {"score": 0.7, "loss": 2.0})
-    four = first.save(metrics={"score": 0.3})
-    assert first.checkpoints == [three, four]
-
-
-def test_to_annotate_changes_nothing_else_of_a_record(manager, directory) -> None:
-    def contents() -> dict[str, bytes]:
-        return {file.name: file.read_bytes() for file in directory.iterdir()}
-
-    record = "ckpt-1.tfckpt.json"
-    path = manager().save(metrics={"score": 0.5, "old": 1.0}, metadata={"note": "ä"})
-    before = contents()
-    tfckpt.annotate(path, metrics={"score": float("nan"), "new": 3})
-    after = contents()
-    assert {file for file in before if before[file] != after.get(file)} == {record}
-    old, new = (json.loads(each[record]) for each in (before, after))
-    assert {key for key in old if old[key] != new[key]} == {"metrics", "sha256"}
-    assert (new["metrics"]["old"], new["metrics"]["new"]) == (1.0, 3.0)
-    assert tfckpt.verify(path)[0].ok
-    plain = tf.train.Checkpoint(v=tf.Variable(3)).write(f"{directory}/plain")
-    (directory / record).write_bytes(after[record].replace(b'"number": 1', b'"number": 2'))
-    before = contents()
-    for where, error, reason in (
-        (f"{path}0", tfckpt.CheckpointNotFoundError, "no checkpoint"),
-        (directory, tfckpt.CheckpointNotFoundError, "is a directory"),
-        (plain, tfckpt.UnsupportedCheckpointError, "another program wrote it"),
-        (path, tfckpt.DamagedCheckpointError, "checksum"),
-    ):
-        with pytest.raises(error, match=reason):
-            tfckpt.annotate(where, metrics={"a": 1})
-    assert contents() == before
-
-
 # What is recorded and told
 
 
@@ -233,10 +194,6 @@ def test_what_a_record_cannot_hold_is_refused_before_anything_is_written(
         first.save(**{name: given})
     assert not directory.exists()
     assert counter(first) == 0
-    if name == "metrics":
-        path = first.save()
-        with pytest.raises(tfckpt.SaveError, match=message):
-            tfckpt.annotate(path, metrics=given)
 
 
 @pytest.mark.parametrize("enable_async", [False, True])

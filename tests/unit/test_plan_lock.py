@@ -118,18 +118,13 @@ def test_several_sources_are_one_lock(model) -> None:
     tfckpt.Checkpoint(model=model(2)).save("b/ckpt")
     members = [
         {"path": "a/ckpt-1", "policy": {"include": ["model/body/**"], "lock": LOCK}},
-        {"average": ["a/ckpt-1", "b/ckpt-1"], "policy": {"include": ["model/head/**"]}},
+        {"path": "b/ckpt-1", "policy": {"include": ["model/head/**"]}},
     ]
     declared = {"version": 1, "restore": {"all_of": members}}
     text = tfckpt.plan(declared, model=model(3)).lock()
     Path(LOCK).write_text(text, encoding="utf-8")
     assert tfckpt.plan(declared, model=model(3)).ok
-    first, second = json.loads(text)["sources"]
-    assert [share["weight"] for share in second["average"]] == [0.5, 0.5]
-    assert second["average"][0]["sha256"] == first["sha256"]
-    members[1]["weights"] = [2, 1]
-    (message,) = refused(declared, model(3))
-    assert message.startswith("the average of a/ckpt-1 and b/ckpt-1: its content differs")
+    assert [source["path"] for source in json.loads(text)["sources"]] == ["a/ckpt-1", "b/ckpt-1"]
 
 
 SCRIPT = """

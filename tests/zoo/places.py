@@ -59,8 +59,7 @@ policies:
     "policies: {p: {include: ['model/**']}, q: {}}\n",
     "missed.yaml": "version: 1\nrestore: {directory: run, policy: p}\n"
     "policies: {p: {exclude: ['model/[x]/**']}}\n",
-    "model.yaml": "version: 1\npolicies:\n  a:\n    adapt:\n"
-    "      - {how: transpose, model: model/**}\n",
+    "body.yaml": "include: ['model/one/**']\n",
     "saving.yaml": """
 version: 1
 manager:
@@ -126,7 +125,7 @@ def _write_runs() -> None:
         metadata = {"note": "first"} if number == 1 else {}
         run.save(step=number * 1000, epoch=number, metrics={"loss": loss}, metadata=metadata)
     tf.train.Checkpoint(model=model).save("theirs/ckpt")
-    tfckpt.Checkpoint(model=model).save("probed/ckpt", probe="auto")
+    tfckpt.Checkpoint(model=model).save("probed/ckpt", probe=tf.ones((8, 4)))
     # Of two runs, of two names, and one without a number.
     for _ in range(2):
         again = manager("mixed")

@@ -4,8 +4,8 @@ A command is imported when it is called, so that `inspect` answers without impor
 rich or pydantic.
 
 Exit status: 0 success; 1 a damaged or missing checkpoint, an invalid config, a refused restore, or
-a difference found by `diff`, `prove` or `replay`; 2 a wrong command line, or a `prove` or `replay`
-that cannot say; 130 interrupted; 141 the reader of the output closed the pipe.
+a difference found by `diff` or `check`; 2 a wrong command line, or a `check` that cannot say; 130
+interrupted; 141 the reader of the output closed the pipe.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         OSError,
     ) as error:  # such as a full disk
         print(f"tfckpt: {_escaped(str(error))}", file=sys.stderr)
-        return 2 if command in {"tfckpt prove", "tfckpt replay"} else 1
+        return 2 if command == "tfckpt check" else 1
     except SystemExit as ended:  # after --help and --version
         return int(ended.code or 0)
     return status
@@ -65,14 +65,10 @@ def _run(arguments: Namespace) -> int:
         from tfckpt.cli.plan import plan
 
         return plan(arguments)
-    if arguments.command == "prove":
-        from tfckpt.cli.plan import prove
+    if arguments.command == "check":
+        from tfckpt.cli.plan import check
 
-        return prove(arguments)
-    if arguments.command == "replay":
-        from tfckpt.cli.plan import replay
-
-        return replay(arguments)
+        return check(arguments)
     if arguments.command == "diff":
         from tfckpt.cli.inspect import diff
 

@@ -1,4 +1,4 @@
-"""``--model MODULE:CALLABLE``, and the commands that need it: `plan`, `prove` and `replay`.
+"""``--model MODULE:CALLABLE``, and the commands that need it: `plan` and `check`.
 
 The user's own code builds the objects. What it prints goes to standard error, so that ``--json``
 stays valid JSON.
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 import tfckpt
-from tfckpt.cli.terminal import UsageError, is_terminal, show_json
+from tfckpt.cli.terminal import UsageError, is_terminal
 from tfckpt.core.text import printable
 from tfckpt.errors import NotInstalledError
 from tfckpt.planning import Severity
@@ -57,68 +57,27 @@ def plan(arguments: Namespace) -> int:
                 print(_write_lock(made, lock))
         if file is not None:
             written = _write_config(file, source, made)
-        tried = "" if arguments.json else _tried(source, objects, made)
     if arguments.json:
         print(json.dumps(made.to_json(), indent=2))
     else:
         _print(made)
-        if tried:
-            print(f"\n{tried}")
     return 0 if made.ok or written else 1
 
 
-def prove(arguments: Namespace) -> int:
-    """Print whether a model computes what the saved one did: 0 it does, 1 not, 2 nobody knows."""
+def check(arguments: Namespace) -> int:
+    """Print how far outputs are from the recorded ones: 0 equal, 1 not, 2 nobody knows."""
     with contextlib.redirect_stdout(sys.stderr):
+        from tfckpt.live import outputs
+        from tfckpt.live.inventory import collect
+
         objects = load_objects(arguments.model)
         if arguments.restore is not None:
             tfckpt.restore(arguments.restore, **objects)
-        proof = tfckpt.prove(arguments.PATH, **objects)
-    print(json.dumps(proof.to_json(), indent=2) if arguments.json else proof)
-    if not (proof.same or arguments.restore or arguments.json):
-        print(
-            f"  the model as {arguments.model} returns it; --restore restores a checkpoint before"
-        )
-    return 0 if proof.same else 1
-
-
-def replay(arguments: Namespace) -> int:
-    """Print whether a run can be reproduced: 0 bit-equal, 1 it differs, 2 nobody knows."""
-    target, given = arguments.train, vars(arguments)
-    with contextlib.redirect_stdout(sys.stderr):
-        train = _imported(target, "train", "train:main")
-
-        def program(config: str) -> None:
-            try:
-                train(config)
-            except tfckpt.TfckptError:
-                raise
-            except Exception as error:
-                traceback.print_exc()
-                message = f"--train {target}: {type(error).__name__}: {error}"
-                raise UsageError(message) from None
-
-        found = tfckpt.replay(arguments.CONFIG, program, start=given["from"], end=arguments.to)
-    if arguments.json:
-        show_json(found.to_json())
-    else:
-        print(found)
-    return 0 if found.same else 1
-
-
-def _tried(source: str, objects: Mapping[str, Any], made: tfckpt.Plan) -> str:
-    """What the model computes by the suggested policy, if the save has recorded that; else ""."""
-    policy = None if made.ok or made.suggestion is None else made.suggestion.policy
-    if policy is None or has_config_name(source):
-        return ""
-    with find(source).checkpoint as stored:
-        if stored.record is None or stored.record.proof is None:
-            return ""
-    try:
-        proof: object = tfckpt.restore(source, policy=policy, **objects).prove()
-    except tfckpt.TfckptError as error:
-        proof = error
-    return f"tried on the model: {proof}"
+        with find(arguments.PATH).checkpoint as stored:
+            recorded = None if stored.record is None else stored.record.outputs
+            found = outputs.check(collect(objects).models, recorded, stored.prefix)
+    print(json.dumps(found.to_json(), indent=2) if arguments.json else found)
+    return 0 if found.equal else 1
 
 
 def plan_for(source: str, target: str, objects: Mapping[str, Any]) -> tfckpt.Plan:

@@ -21,11 +21,10 @@ import tensorflow as tf
 
 from tfckpt.core.gc_pause import gc_paused
 from tfckpt.errors import CheckpointNotFoundError, NamingError, NotInstalledError, SaveError
-from tfckpt.live import generators
+from tfckpt.live import generators, outputs
 from tfckpt.live.advice import PolicyCall, adding_advice, log_once, log_restore, other_keyword
-from tfckpt.live.arguments import OWN, RESERVED, check_arguments, check_attribute
+from tfckpt.live.arguments import OBJECTS, OWN, RESERVED, check_arguments, check_attribute
 from tfckpt.live.by_tensorflow import not_taken, readable
-from tfckpt.live.function_proof import recorded
 from tfckpt.live.inventory import collect
 from tfckpt.live.late import (
     Late,
@@ -104,7 +103,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
     """
 
     def __init__(self, root: Any = None, **kwargs: Any) -> None:
-        check_arguments(root, kwargs)
+        check_arguments(root, kwargs, OBJECTS)
         super().__init__(root, **kwargs)
         self._background = Background()
         self._lineage = Lineage()
@@ -120,9 +119,9 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             file_prefix: ``directory/ckpt`` becomes ``directory/ckpt-12``.
             options: ``tf.train.CheckpointOptions``. With ``experimental_enable_async_checkpoint``
                 the files are written in the background and are complete once ``sync`` returns.
-            probe: a small batch, or ``"auto"`` for one that is made from the model's inputs: the
-                record keeps what the model computes on it, for ``report.prove()``. Of several
-                models, a dict with a batch for each.
+            probe: a small batch: the record keeps what the model returns for it, which
+                ``report.check_outputs()`` and ``tfckpt check`` compare. Of several models, a dict
+                with a batch of each.
 
         Returns:
             The path, without ``.index``. The checkpoint is complete and on disk.
@@ -228,8 +227,8 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
                 run = self._run(target, begin=True)
                 about = completed_metadata(about, snapshot, self._lineage, target, run)
                 if about.probe is not None:
-                    proof = recorded(live, about.probe, workers.workers)
-                    about = dataclasses.replace(about, proof=proof)
+                    found = outputs.record(live, about.probe, workers.workers)
+                    about = dataclasses.replace(about, outputs=found)
             workers.exchange("snapshot")
         in_background = in_background and not snapshot.savers  # these write live objects directly
         if in_background:

@@ -17,12 +17,10 @@ from tfckpt.core.gc_pause import gc_paused
 from tfckpt.core.inventory import Inventory, Origin, Role
 from tfckpt.core.selectors import REGEX
 from tfckpt.errors import CheckpointError, DamagedCheckpointError, RefusedError, RestoreError
-from tfckpt.live import building, lora
+from tfckpt.live import building, lora, outputs
 from tfckpt.live.adapt import plan_context
 from tfckpt.live.apply import Undo, apply, check_values
 from tfckpt.live.building import initial_values
-from tfckpt.live.by_tensorflow import put_back_on_failure
-from tfckpt.live.function_proof import Prover, check_function, check_provable
 from tfckpt.live.inventory import Live, collect, ungraphed
 from tfckpt.live.optimizers import replaced, settings_of
 from tfckpt.live.turns import live_objects
@@ -32,7 +30,6 @@ from tfckpt.planning import Plan, RestoreReport, Severity, make_plan, union_of
 from tfckpt.planning.lock import drift
 from tfckpt.planning.suggestion import suggest
 from tfckpt.stored.commits.record_file import path_of
-from tfckpt.stored.formats.average import Average, open_average
 from tfckpt.stored.formats.open import StoredCheckpoint, open_checkpoint, refuse_absent
 from tfckpt.stored.io.explain import KERAS_FILES
 from tfckpt.stored.io.files import content, files_of
@@ -50,12 +47,12 @@ _DAMAGED_HINT = (
     "nothing was restored from it; copy the checkpoint again, or restore another one; "
     "`tfckpt verify` lists everything in it that is damaged"
 )
-_VERIFY_LEVELS = ("none", "checksums", "values", "function")
+_VERIFY_LEVELS = ("none", "checksums", "values")
 
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """One checkpoint to restore from, or the average of several.
+    """One checkpoint to restore from.
 
     Attributes:
         leave: keywords of training state, whose values are left in the checkpoint.
@@ -64,7 +61,7 @@ class Choice:
         state: what is restored of the training's state.
     """
 
-    place: str | Average
+    place: str
     policy: Policy
     leave: tuple[str, ...] = ()
     chosen: str = ""
@@ -105,13 +102,13 @@ class Prepared:
 
     @property
     def prefix(self) -> str | None:
-        """The prefix of the only checkpoint; None if several are combined or averaged."""
+        """The prefix of the only checkpoint; None if several are combined."""
         first, *others = self.parts
-        return None if others or first.stored.members else first.stored.prefix
+        return None if others else first.stored.prefix
 
     @property
     def record(self) -> CommitRecord | None:
-        """The record of the only checkpoint; None if several are combined or averaged."""
+        """The record of the only checkpoint; None if several are combined."""
         return None if self.prefix is None else self.stored.record
 
     def report(self, rejected: Sequence[str] = ()) -> RestoreReport:
@@ -125,7 +122,9 @@ class Prepared:
             dict(record.metrics) if record else {},
             tuple(rejected),
             replaced=replaced(self.settings, self.live.variables),
-            prover=Prover(self.live, self.record, self.plan),
+            checker=None
+            if record is None
+            else outputs.checker(self.live, record.outputs, self.stored.prefix),
         )
 
 
@@ -153,7 +152,7 @@ def prepare(
         stack.enter_context(live_objects())
         for choice in choices:
             building.build_models(given, choice.policy.build)
-        orders = any(str(choice.place).endswith(KERAS_FILES) for choice in choices)
+        orders = any(choice.place.endswith(KERAS_FILES) for choice in choices)
         pause = stack.enter_context(contextlib.ExitStack())
         pause.enter_context(gc_paused())
         live = collect(objects, root, orders=orders)
@@ -189,7 +188,7 @@ def _planned(
     parts, plans = [], []
     for choice, stored in zip(choices, opened, strict=True):
         policy = _effective_policy(choice, stored, alone=len(choices) == 1)
-        source = str(choice.place)
+        source = choice.place
         stored_inventory = dataclasses.replace(stored.inventory, source=source)
         live_inventory = live.inventory
         if lora.is_lora(stored_inventory):
@@ -218,14 +217,13 @@ def _planned(
     return tuple(parts), union_of(plans) if len(plans) > 1 else plans[0]
 
 
-def _open(place: str | Average, live: Live) -> StoredCheckpoint:
-    known: dict[str, Any] = {"roots": live.roots, "bases": live.weak_bases}
-    if not isinstance(place, str):
-        return open_average(place, **known, files=files_of)
+def _open(place: str, live: Live) -> StoredCheckpoint:
+    roots, bases, files = live.roots, live.weak_bases, files_of(place)
     with contextlib.ExitStack() as stack:
-        stored = stack.enter_context(open_checkpoint(place, **known, files=files_of(place)))
+        opened = open_checkpoint(place, roots=roots, bases=bases, files=files)
+        stored = stack.enter_context(opened)
         refuse_absent(stored)
-        if stored.record is None and files_of(place).exists(path_of(place)):
+        if stored.record is None and files.exists(path_of(place)):
             logging.warning(
                 "%s: its files were written over since tfckpt saved it, so they are restored as "
                 "what they are, and its commit record is not used",
@@ -236,9 +234,7 @@ def _open(place: str | Average, live: Live) -> StoredCheckpoint:
 
 
 def _printed(choice: Choice) -> Inventory:
-    """The inventory that ``tfckpt inspect`` prints; empty for an average."""
-    if not isinstance(choice.place, str):
-        return Inventory("", {})
+    """The inventory that ``tfckpt inspect`` prints."""
     with open_checkpoint(choice.place, files=files_of(choice.place)) as stored:
         return stored.inventory
 
@@ -246,13 +242,12 @@ def _printed(choice: Choice) -> Inventory:
 def _effective_policy(choice: Choice, stored: StoredCheckpoint, *, alone: bool) -> Policy:
     """The policy of a choice; a combination of several checkpoints has no training state."""
     update: dict[str, Any] = {}
-    members = stored.members or (stored,)
-    states = [member.record.training for member in members if member.record is not None]
-    tops = {name.partition("/")[0] for name in stored.inventory.entries} if states else set()
-    left = [key for key in choice.leave if key in tops and any(state.get(key) for state in states)]
+    state = stored.record.training if stored.record is not None else {}
+    tops = {name.partition("/")[0] for name in stored.inventory.entries} if state else set()
+    left = [key for key in choice.leave if key in tops and state.get(key)]
     if left := [f"{keyword}/**" for keyword in left]:
         update["exclude_checkpoint"] = (*choice.policy.exclude_checkpoint, *left)
-    if not alone or not isinstance(choice.place, str):
+    if not alone:
         update["training_state"] = ()
     if choice.whole:  # as if it were written in the policy
         update.update((key, getattr(choice.policy, key)) for key in ("on_missing", "on_unexpected"))
@@ -260,8 +255,8 @@ def _effective_policy(choice: Choice, stored: StoredCheckpoint, *, alone: bool) 
 
 
 def _origin(choice: Choice, stored: StoredCheckpoint) -> Origin:
-    values, policy = stored.values, choice.policy
-    return Origin(str(choice.place), values.digest, policy.name, policy.digest, values.shares)
+    policy = choice.policy
+    return Origin(choice.place, stored.values.digest, policy.name, policy.digest)
 
 
 def _without_slots(inventory: Inventory) -> Inventory:
@@ -299,27 +294,21 @@ def carry_out(
     plan, live = prepared.plan, prepared.live
     verify = max((part.policy.verify for part in prepared.parts), key=_VERIFY_LEVELS.index)
     with _ready(prepared, workers) as (stored, resets):
-        if verify == "function":
-            check_provable(prepared.record, plan, workers)
         others: dict[str, dict[str, Any]] = {}
         for step in plan.assignments if objects else ():
             if step.stored is not None and step.stored.shape is None:
                 prefix = stored[step.origin or plan.source].prefix
                 others.setdefault(prefix, {})[step.stored.key] = live.variables[step.name]
-        kept = [each for of in others.values() for each in of.values()]
-        with put_back_on_failure(kept if verify == "function" else ()):
-            undo = apply(
-                plan,
-                stored,
-                live.variables,
-                verify=verify,
-                resets=resets,
-                objects=others if objects else None,
-                follow=partial(derive_again, live.deriving, live.models.values()),
-                workers=workers,
-            )
-            if verify == "function":
-                check_function(Prover(live, prepared.record, plan), undo)
+        undo = apply(
+            plan,
+            stored,
+            live.variables,
+            verify=verify,
+            resets=resets,
+            objects=others if objects else None,
+            follow=partial(derive_again, live.deriving, live.models.values()),
+            workers=workers,
+        )
     for step in plan.assignments:
         if step.severity is Severity.WARN and step.entry.role is Role.ITERATOR:
             logging.warning("%s: %s: %s", plan.source, step.name, step.reason)

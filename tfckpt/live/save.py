@@ -78,7 +78,7 @@ class RecordMetadata:
     preserved: tuple[int, ...] = ()
     lineage: tuple[Restored, ...] = ()
     probe: Any = None
-    proof: Mapping[str, Any] | None = None
+    outputs: Mapping[str, Any] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,7 +177,7 @@ def write(
             run=metadata.run,
             preserved=metadata.preserved,
             lineage=metadata.lineage,
-            proof=metadata.proof,
+            outputs=metadata.outputs,
             files=files,
         )
 

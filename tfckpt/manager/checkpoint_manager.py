@@ -45,6 +45,7 @@ from tfckpt.live.workers import (
 )
 from tfckpt.manager import arguments
 from tfckpt.manager.directory import RunDirectory
+from tfckpt.manager.remarks import warn_of_fallback
 from tfckpt.stored.commits.numbering import Ticket
 from tfckpt.stored.io.explain import Audience, look
 from tfckpt.stored.io.files import absolute, files_of, join
@@ -110,6 +111,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         """Returns TensorFlow's own manager in graph mode."""
         if not executing_eagerly():
             return TensorFlowManager(checkpoint, directory, *args, **kwargs)
+        arguments.check_keywords(cls, kwargs)
         return super().__new__(cls)
 
     def __init__(  # noqa: PLR0917 (TensorFlow's signature)
@@ -213,7 +215,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             epoch: number of finished epochs.
             metrics: measured at this step; ``keep: best`` compares them.
             metadata: anything else, as JSON values of at most 64 KiB; ``tfckpt inspect`` shows it.
-            probe: a small batch, or ``"auto"``, as for :meth:`tfckpt.Checkpoint.save`.
+            probe: a small batch, as for :meth:`tfckpt.Checkpoint.save`.
 
         Returns:
             The path; None if no save was due. The checkpoint is complete and on disk; with
@@ -393,10 +395,12 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         tried = self._restorable(rejected)
         for path in offered(workers, tried, lambda path: os.path.split(path)[1]):
             try:
-                return self._restore_one(path)
+                restored = self._restore_one(path)
             except CheckpointError as error:  # noqa: PERF203 (the next one may be readable)
-                logging.warning("passed over: %s", error)
                 rejected.append(str(error))
+            else:
+                warn_of_fallback(rejected, restored)
+                return restored
         chose_nothing(workers, None)
         return None
 
@@ -404,7 +408,6 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         """The checkpoints to try, newest first; raises at the end if there were only others."""
         for path, reason in self._files.restorable():
             if reason:
-                logging.warning("passed over: %s", reason)
                 rejected.append(reason)
             else:
                 yield path

@@ -134,7 +134,7 @@ class Directory:
         if self.files.renames:  # else a request for each
             with contextlib.suppress(OSError):
                 stamp = self.files.status(path)
-        if prefix in self._heads and self._heads[prefix][0] == stamp:  # `annotate` changes it
+        if prefix in self._heads and self._heads[prefix][0] == stamp:  # it may be saved again
             return self._heads[prefix][1]
         try:
             head = record_file.read_head(path, prefix, self.files)

@@ -112,15 +112,11 @@ def _lineage(restores: Sequence[Restored]) -> Iterator[str]:
     yield '<h2>Where the values come from</h2><ol class="list">'
     for restored in restores:
         for source in restored.sources:
-            averaged = "".join(
-                f"<br>{number(share.weight)} of <code>{text(share.path)}</code>"
-                for share in source.average
-            )
             yield (
                 f"<li><code>{text(source.path)}</code> by policy <code>"
                 f"{text(source.policy)}</code> <small>(SHA-256 of the checkpoint "
                 f"{text(source.sha256[:12])}…, of the policy "
-                f"{text(source.policy_sha256[:12])}…)</small>{averaged}</li>"
+                f"{text(source.policy_sha256[:12])}…)</small></li>"
             )
         counts = ", ".join(f"{n:,} {word}" for word, n in restored.counts.items())
         yield f'<li class="quiet">{text(counts)}</li>' if counts else ""

@@ -48,7 +48,7 @@ def render(plan: Plan) -> str:
     >>> print(render(Plan("finetune", "zoo/a", (step,), origins=(origin,))), end="")
     {"version":1,
     "sources":[
-    {"path":"zoo/a","sha256":"e3b0…","policy":"finetune","policy_sha256":"44ad…","average":[]}],
+    {"path":"zoo/a","sha256":"e3b0…","policy":"finetune","policy_sha256":"44ad…"}],
     "values":[
     {"name":"model/a/kernel","status":"LOADED","dtype":"float32","shape":[2,2],\
 "from":"model/a/kernel","stored_dtype":"float32","stored_shape":[2,2],"crc32c":7}]}

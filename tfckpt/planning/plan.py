@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tfckpt.core.inventory import Entry, Origin
     from tfckpt.errors import Problem
     from tfckpt.planning.checks.step import Step
-    from tfckpt.planning.proof import FunctionProof
+    from tfckpt.planning.outputs import OutputCheck
     from tfckpt.planning.suggested import Suggestion
     from tfckpt.policy import Policy
 
@@ -213,7 +213,7 @@ class RestoreReport:
         replaced: hyperparameters that had another value in the code: the code's value, and the
             checkpoint's, which they now have.
         nothing: why nothing was restored, if so.
-        prover: compares what the models compute with the record, for :meth:`prove`.
+        checker: what :meth:`check_outputs` calls.
     """
 
     plan: Plan
@@ -225,7 +225,7 @@ class RestoreReport:
     absent: tuple[str, ...] = ()
     replaced: Mapping[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
     nothing: str = "no checkpoint yet: training starts from the initial values"
-    prover: Callable[[], FunctionProof] | None = dataclasses.field(
+    checker: Callable[[], OutputCheck] | None = dataclasses.field(
         default=None, compare=False, repr=False
     )
 
@@ -259,29 +259,32 @@ class RestoreReport:
         """What the policy asks to warn about (``on_missing: warn``); ``""`` for nothing."""
         return warned_of(self.plan)
 
-    def prove(self) -> FunctionProof:
-        """Whether the models compute now what the saved ones did, layer by layer.
+    def check_outputs(self) -> OutputCheck:
+        """Call the models on the batch of ``save(…, probe=batch)``, and compare their outputs.
 
-        Runs the batch that ``save(…, probe=…)`` has recorded, and leaves no trace in the models.
+        It leaves the models as they are: variables are put back to their bytes.
 
         Raises:
-            TfckptError: the save has recorded no batch, a model cannot be called on it, or what it
-                computes is left to chance.
+            TfckptError: the save has recorded no outputs, a model cannot be called on that batch,
+                or changes more than variables when it is called.
 
-        >>> import keras, tempfile, tfckpt
-        >>> layers = [keras.layers.Dense(4, name="a"), keras.layers.Dense(4, name="b")]
-        >>> model = keras.Sequential([keras.Input((4,)), *layers])
-        >>> path = tfckpt.Checkpoint(model=model).save(tempfile.mkdtemp() + "/ckpt", probe="auto")
+        >>> import keras, numpy, tempfile, tfckpt
+        >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, name="out")])
+        >>> checkpoint = tfckpt.Checkpoint(model=model)
+        >>> path = checkpoint.save(tempfile.mkdtemp() + "/ckpt", probe=numpy.ones((8, 4), "f"))
         >>> report = tfckpt.restore(path, model)
-        >>> print(report.prove())
-        same function: 3 outputs, bit for bit
-        >>> _ = layers[1].kernel.assign(-layers[1].kernel)
-        >>> report.prove().part
-        'model/b'
+        >>> print(report.check_outputs())
+        equal in every bit: 1 output of 8 examples
+        >>> _ = model.layers[0].bias.assign([0.5, 0.0])
+        >>> print(report.check_outputs().outputs[0].largest)
+        0.5
         """
-        if self.prover is None:
-            raise TfckptError("nothing was restored, so there is nothing to prove")
-        return self.prover()
+        if self.checker is None:
+            raise TfckptError("no checkpoint with a record was restored: no outputs to compare")
+        return self.checker()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "checker": None}
 
     def to_json(self) -> dict[str, Any]:
         """The report in plain JSON types: the keys of the plan, and those of the report."""

@@ -55,6 +55,8 @@ def _signal(name: str) -> str:
 class Save(Model):
     """When to save; without any key, only run.save() saves."""
 
+    section: ClassVar = "manager.save"
+
     every_steps: Count | None = None
     """Save N steps after the last save; in fit, N batches unless a `step` is given."""
     every_epochs: Count | None = None
@@ -162,6 +164,8 @@ class KeepWhereMeasured(Keep):
 class Export(Model):
     """Files for inference, beside the checkpoints of a run."""
 
+    section: ClassVar = "manager.export"
+
     weights_h5: Literal["best", "latest"] | None = None
     """Let Keras write best.weights.h5 or latest.weights.h5, of the best or the latest save."""
     ema: Literal["prefer", "only", "ignore"] = "ignore"
@@ -197,6 +201,8 @@ _FILLED_IN = re.compile(r"\{\w+(:[^}]*)?\}")
 class Manager(Model):
     """Where and when to save the checkpoints of a run, and which to keep."""
 
+    section: ClassVar = "manager"
+
     directory: Annotated[PathText, AfterValidator(_directory)]
     """Directory of the checkpoints; a relative path is relative to the working directory."""
     checkpoint_name: FileName = "ckpt"
@@ -225,8 +231,6 @@ class Manager(Model):
     """If a save that was due fails: warn and continue training, or fail."""
     include: Literal["all", "trainable"] = "all"
     """What a save writes: all, or what trains beside the file of an earlier save with the rest."""
-    probe: Literal["auto"] | None = None
-    """Record with each save what the model computes, on a batch made from its inputs."""
     callbacks: dict[str, Annotated[tuple[Text, ...], Listed]] = Field(default_factory=dict)
     """State of your own callbacks: class name → attributes, e.g. {Curriculum: [level]}."""
 
@@ -258,7 +262,7 @@ class Manager(Model):
             "directory",
             lambda export, directory: export.weights_h5 and "://" in directory,
             "Keras writes `weights_h5` only into a local directory",
-            "remove `export`, and make the file from a checkpoint by `tfckpt convert`",
+            "remove `export`, and make the file from a checkpoint by `tfckpt export`",
             "weights_h5",
         ),
         GoesWith(

@@ -41,6 +41,7 @@ from tfckpt.policy.fields import (
     one_or_listed,
     unpaired,
 )
+from tfckpt.policy.messages import show_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -86,6 +87,8 @@ class Rename(Model):
 class OptimizerRules(Model):
     """What to restore of an optimizer's state."""
 
+    section: ClassVar = "policy.optimizer"
+
     slots: Literal["restore", "reset"] = "restore"
     """Momentums and other slots: restore them, or reset them as in a new optimizer."""
     iterations: Literal["restore", "reset"] = Field(
@@ -97,7 +100,16 @@ class OptimizerRules(Model):
 
 
 def _as_a_whole(value: Any) -> Any:
-    return {"slots": "reset", "hyperparameters": "config"} if value == "reset" else value
+    if value == "reset":
+        return {"slots": "reset", "hyperparameters": "config"}
+    if not isinstance(value, dict | OptimizerRules):
+        raise fault(
+            f"expected reset or a mapping, found {show_value(value)}",
+            hint="leave it out: the optimizer is restored without it"
+            if value in (True, "restore")
+            else "write `optimizer: reset`, and it begins as a new one",
+        )
+    return value
 
 
 class InputSpec(Model):
@@ -159,6 +171,8 @@ class Policy(Model):
 
     """
 
+    section: ClassVar = "policy"
+
     name: SkipJsonSchema[str] = "policy"
     """The policy's key under ``policies``; not a key of its mapping."""
     api: Literal["restore", "read"] = "restore"
@@ -202,8 +216,8 @@ class Policy(Model):
     """What must agree for automatically named layers: their names, their order, or both."""
     ema: Literal["prefer", "only", "ignore"] = "ignore"
     """Load moving averages of weights: where there is one (prefer), always (only), or never."""
-    verify: Literal["none", "checksums", "values", "function"] = "checksums"
-    """Assign values as read, once checksums hold, or compare values or the function afterwards."""
+    verify: Literal["none", "checksums", "values"] = "checksums"
+    """Assign values as read, or once checksums hold, or also compare the variables afterwards."""
     build: dict[str, Inputs] | None = None
     """Input shapes and dtypes of Keras models or layers that are not built yet, by keyword."""
     training_state: Annotated[tuple[TrainingState, ...], Once, Listed] = get_args(TrainingState)

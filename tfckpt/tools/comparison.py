@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from tfckpt.core.distance import Distance
     from tfckpt.core.inventory import Entry, Inventory
     from tfckpt.stored.formats.checkpoint import StoredCheckpoint
     from tfckpt.tools.inspection import Progress
-    from tfckpt.tools.statistics import Distance
 
 _CHUNK = 1 << 24
 _FEW = 16
@@ -241,7 +241,7 @@ def diff(
     >>> found.distances["model/out/bias", "model/out/bias"].largest
     0.5
     """
-    from tfckpt.tools.statistics import difference
+    from tfckpt.core.distance import difference
 
     with contextlib.ExitStack() as stack:
         if b is None or isinstance(b, str | os.PathLike):

@@ -14,10 +14,11 @@ from tfckpt.stored.formats.checkpoint import KINDS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from tfckpt.core.distance import Distance
     from tfckpt.tools.comparison import ComparedCheckpoints, Difference
     from tfckpt.tools.inspection import Inspection
     from tfckpt.tools.listing import ListedCheckpoint
-    from tfckpt.tools.statistics import Distance, Statistics
+    from tfckpt.tools.statistics import Statistics
 
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 

@@ -55,8 +55,7 @@ def load_best(
     report = restore_by_config(found, models).report
     epoch = "" if report.epoch is None else f" of epoch {report.epoch}"
     measured = f"{monitor} {report.metrics[monitor]:g}{epoch}"
-    passed_over = "".join(f"passed over: {reason}\n" for reason in report.rejected)
-    return f"{passed_over}loaded the weights of the best checkpoint, {report.path}: {measured}", ""
+    return f"loaded the weights of the best checkpoint, {report.path}: {measured}", ""
 
 
 def export_weights(

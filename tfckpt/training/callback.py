@@ -24,6 +24,7 @@ from tfckpt.live.flavors import flavor_of
 from tfckpt.live.private.tensorflow import naming_what_is_gone
 from tfckpt.planning import Plan, RestoreReport, Status
 from tfckpt.policy.config import restores_its_own
+from tfckpt.stored.io.files import lies_in
 from tfckpt.training.best import check_swaps, load_best
 from tfckpt.training.fit import Fit, list_of
 from tfckpt.training.fit_checks import check_fit, check_trained
@@ -132,8 +133,6 @@ def callback_for(  # noqa: C901 (a class of short methods)
             where = _directory(run)
             if text := _follows(run, self.model, where, start_over=start_over) or _beforehand(run):
                 warn(text)
-            elif run.report is None and not start_over and of_another_model(self.model, where):
-                warn(_OF_ANOTHER_MODEL.format(where))
             run.saves.claim()
             if start_over and not run.fits.begun:
                 say(_started_over(run))
@@ -171,7 +170,10 @@ def callback_for(  # noqa: C901 (a class of short methods)
                 return run.resumption
             if run.config.restore is None:
                 return None
-            found = run.find(fit)
+            found, where = run.find(fit), _directory(run)
+            path = found.report.path
+            if path and lies_in(path, where) and of_another_model(self.model, where):
+                warn(_OF_ANOTHER_MODEL.format(where))
             if found.prepared is not None or found.resumption is None:
                 run.restored(found)
             return found.resumption
@@ -322,13 +324,12 @@ def _summary(report: RestoreReport | None) -> str:
         return "nothing is restored: the config has no `restore` section"
     if not report.path:
         return str(report)
-    passed_over = "".join(f"passed over: {reason}\n" for reason in report.rejected)
     counted = Counter(step.status for step in report.plan.steps if not _of_fit(step))
     counts = ", ".join(f"{counted[each]} {each}" for each in Status if counted[each])
     epoch = "" if report.epoch is None else f" (epoch {report.epoch})"
     chosen = f", {report.plan.chosen}" if report.plan.chosen else ""
     lines = f"restored {report.path}{epoch}{chosen}: {counts}", report.training, report.replacements
-    return passed_over + "\n".join(filter(None, lines))
+    return "\n".join(filter(None, lines))
 
 
 def _of_fit(step: Step) -> bool:

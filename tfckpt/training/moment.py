@@ -22,6 +22,7 @@ class Moment(NamedTuple):
     metrics: Mapping[str, float] | None
     training: Callable[[], tuple[dict[str, Any], Any]]
     metadata: Mapping[str, Any] | None = None
+    probe: Any = None
 
 
 def scalars(logs: Any) -> dict[str, float]:

@@ -7,15 +7,13 @@ an hour fails the training before it begins. A message then says what will be sa
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import signal
 import weakref
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
 from tfckpt.errors import SaveError, TfckptError
-from tfckpt.live.function_proof import recorded
 from tfckpt.live.save import RecordMetadata
 from tfckpt.live.turns import in_turn
 from tfckpt.live.variables import as_int
@@ -37,19 +35,6 @@ if TYPE_CHECKING:
     from tfckpt.policy import Manager
 
 _CALLS = 100  # calls of save_if_due after which a `step` that never changed is reported
-
-
-class Watcher(Protocol):
-    """Follows the runs that save into a directory, and may end them by an exception."""
-
-    def restored(self) -> None: ...
-
-    def is_due(self, step: int | None) -> bool: ...
-
-    def saved(self, path: str) -> None: ...
-
-
-WATCHERS: dict[str, Watcher] = {}  # by the directory's absolute path
 
 
 class Saves:
@@ -92,8 +77,6 @@ class Saves:
         self._triggers.restored(self._step())
         self._saved_at = None
         self.ahead = ""
-        if WATCHERS and (watcher := self._watcher()):
-            watcher.restored()
         self._restored_into = [one and weakref.ref(one) for one in self._compiled()]
 
     @property
@@ -117,10 +100,6 @@ class Saves:
         if self._manager is not None and self._config and self._config.save.is_due_ever:
             self._counted()
             self._manager.claim()
-            if (probe := self._config.probe) is not None:
-                live = self._checkpoint._live()
-                if live.models and not live.unbuilt:
-                    recorded(live, probe, self._checkpoint._workers())
 
     def watch(self) -> Callable[[], None]:
         """Training begins: count minutes and handle signals; returns :attr:`abandon`."""
@@ -222,8 +201,6 @@ class Saves:
 
     def _at_boundary(self, due: bool, moment: Moment) -> str | None:
         """Between two steps: save if due or on a signal, which is then passed on."""
-        if WATCHERS and (watcher := self._watcher()):
-            due = watcher.is_due(self._step()) or due
         self._signals.install()
         due, received = self._agreed(due)
         path = None
@@ -317,9 +294,9 @@ class Saves:
             manager.sync()  # else it might be skipped
         training, held = moment.training()
         metrics, metadata = moment.metrics or {}, moment.metadata or {}
-        about = RecordMetadata(step, moment.epoch, metrics, metadata, training=training)
-        if self._config is not None:
-            about = dataclasses.replace(about, probe=self._config.probe)
+        about = RecordMetadata(
+            step, moment.epoch, metrics, metadata, training=training, probe=moment.probe
+        )
         if not self._export(metrics, wait=wait):
             return None
         with attached(self._checkpoint, held):
@@ -330,14 +307,7 @@ class Saves:
             manager.sync()
         self._saved_at = (step, as_int(moment.epoch))
         self._triggers.saved(step)
-        if WATCHERS and (watcher := self._watcher()):
-            watcher.saved(path)
         return path
-
-    def _watcher(self) -> Watcher | None:
-        if self._manager is None or self.ahead:
-            return None
-        return WATCHERS.get(self._manager._files.path)
 
     def _export(self, metrics: Mapping[str, float], *, wait: bool) -> bool:
         """Write the weights as ``export`` says; returns whether the save goes on."""

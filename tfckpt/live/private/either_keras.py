@@ -59,31 +59,6 @@ def calls_of(layer: Any) -> Sequence[Any]:
     return getattr(layer, "_inbound_nodes", ())
 
 
-# One call of a layer, of which nothing is to be left
-
-CALLS = ("call", "quantized_call")
-
-
-def attributes_of(layer: Any) -> list[dict[str, Any]]:
-    """What a call may set on a layer: tf_keras keeps losses for each thread, TensorFlow its lists.
-
-    A list of TensorFlow's keeps its content in an attribute.
-    """
-    own = getattr(layer, "_thread_local", None)
-    lists = (v for v in vars(layer).values() if isinstance(v, list) and hasattr(v, "_storage"))
-    return [vars(layer), *([] if own is None else [vars(own)]), *map(vars, lists)]
-
-
-def inputs_of_model(model: Any) -> Any:
-    """The symbolic inputs of a functional or sequential model as it is called; None of others."""
-    functional = getattr(model, "_functional", None) or model  # of a sequential one of Keras 3
-    for name in ("_inputs_struct", "_nested_inputs"):
-        if (found := getattr(functional, name, None)) is not None:
-            return found
-    found = getattr(model, "inputs", None)
-    return found[0] if found and len(found) == 1 else found
-
-
 # Vocabularies of lookup layers, which are set again as the layer sets them
 
 VOCABULARY_ATTRIBUTES = ("lookup_table", "_frozen_vocab_size")

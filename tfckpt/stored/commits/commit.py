@@ -27,7 +27,7 @@ import os
 import re
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from absl import logging
 
@@ -38,7 +38,6 @@ from tfckpt.errors import (
     SaveError,
 )
 from tfckpt.stored.bundles.bundle import Bundle, index_path
-from tfckpt.stored.bundles.write import BundleWriter
 from tfckpt.stored.commits import record_file
 from tfckpt.stored.commits.record_file import DRAFT, MARK, PART, is_part, parse
 from tfckpt.stored.commits.writer_lock import WriterLock
@@ -47,7 +46,6 @@ from tfckpt.stored.io.files import (
     Files,
     LocalFiles,
     abandoned,
-    absolute,
     content,
     join,
     stands_for,
@@ -56,11 +54,10 @@ from tfckpt.stored.io.locks import NotAFileError
 from tfckpt.stored.io.state_file import STATE_FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection
 
     from typing_extensions import Self
 
-    from tfckpt.stored.bundles.bundle import BundleEntry
     from tfckpt.stored.commits.record_file import CommitRecord
 
 _Result = TypeVar("_Result")
@@ -72,22 +69,6 @@ _held: dict[str, Mark] = {}  # the marks of this process, which stores do not lo
 
 if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(after_in_child=_held.clear)
-
-
-class CheckpointValue(NamedTuple):
-    """A value to write.
-
-    Attributes:
-        key: in the new checkpoint.
-        nbytes: its size, by which it is assigned to a data file.
-        read: returns the value or, with ``entry``, its stored bytes; called once.
-        entry: index entry of these bytes in another checkpoint, for values that can only be copied.
-    """
-
-    key: str
-    nbytes: int
-    read: Callable[[], Any]
-    entry: BundleEntry | None = None
 
 
 class Mark:
@@ -202,21 +183,19 @@ def write_checkpoint(
     describe: Callable[[Bundle, _Result, tuple[str, ...]], CommitRecord],
     files: Files = LOCAL,
     *,
-    replace: bool = True,
     mark: Mark | None = None,
 ) -> CommitRecord:
     """Write a checkpoint and commit it.
 
     ``write`` writes the data files, of which none may have one of the given total numbers, and
-    returns the index; what else it leaves in :data:`PART` belongs to the checkpoint, too. Without
-    ``replace``, and in a store, the name must be free.
+    returns the index; what else it leaves in :data:`PART` belongs to the checkpoint, too. In a
+    store, the name must be free.
     """
     parent, name = os.path.split(prefix)
-    replace = replace and files.renames
     with mark or begin_named(prefix, files) as held:  # 1.
         before, record = None, None
         try:
-            if replace:
+            if files.renames:
                 before = _before(prefix, files)
             else:
                 _refuse_taken(prefix, files)
@@ -233,7 +212,7 @@ def write_checkpoint(
                 files.rename(join(prefix + PART, other), join(parent, other))
             if others:
                 files.fsync_dir(parent)
-            if not replace:  # another process may have written it meanwhile
+            if not files.renames:  # another process may have written it meanwhile
                 _refuse_taken(prefix, files, data=False)
             files.write_atomic(index_path(prefix), index)  # 4.
             if record_file.index_digest(prefix, files) != record.index_sha256:
@@ -349,11 +328,11 @@ def delete(prefix: str, files: Files, names: Collection[str] | None = None) -> N
         _end(mark, names)
 
 
-def recover(prefix: str, files: Files, *, undo: bool = False, mine: bool = True) -> None:
+def recover(prefix: str, files: Files, *, mine: bool = True) -> None:
     """End what a dead process has begun with a checkpoint.
 
-    ``undo`` removes a new one that could be completed. ``mine`` is whether only this process writes
-    under the name; else nothing is done where locks do not tell.
+    ``mine`` is whether only this process writes under the name; else nothing is done where locks do
+    not tell.
     """
     try:
         mark = Mark(prefix, files)
@@ -367,9 +346,6 @@ def recover(prefix: str, files: Files, *, undo: bool = False, mine: bool = True)
             return
         if not mark.content.startswith(_MOVE) and not mark.deletes:
             mark.spoil()
-            draft = _head(prefix + DRAFT, prefix, files) if undo else None
-            if draft and not files.exists(record_file.path_of(prefix)):
-                _withdraw(prefix, draft, None, files)
         _end(mark)
 
 
@@ -521,80 +497,15 @@ def _unfinished(directory: str, files: Files) -> list[str]:
     return [name for name in names if of[name] == STATE_FILE or of[name].endswith(MARK)]
 
 
-def write_values(
-    prefix: str,
-    values: Sequence[CheckpointValue],
-    describe: Callable[[Bundle, None, tuple[str, ...]], CommitRecord],
-    *,
-    shard_bytes: int | None = None,
-    files: Files = LOCAL,
-) -> CommitRecord:
-    """Write values in this order and commit them as a new checkpoint, one at a time.
-
-    ``shard_bytes`` is the size limit of a data file; None for a single file.
-    """
-    shards = spread([value.nbytes for value in values], shard_bytes)
-    prefix = absolute(prefix)
-
-    def write(_: frozenset[int]) -> tuple[bytes, None]:
-        with BundleWriter(prefix, max(shards, default=0) + 1, files) as writer:
-            for value, shard in zip(values, shards, strict=True):
-                if value.entry is None:
-                    writer.add(value.key, value.read(), shard)
-                else:
-                    writer.add_raw(value.key, value.entry, value.read(), shard)
-            return writer.index(), None
-
-    try:
-        prefix.encode()
-        return write_checkpoint(prefix, write, describe, files, replace=False)
-    except UnicodeEncodeError:
-        raise SaveError(f"{prefix!r}: TensorFlow cannot read a path that is not UTF-8") from None
-    except (SaveError, CheckpointError):
-        raise
-    except OSError as error:
-        message = f"{prefix}: the checkpoint could not be written: {error}"
-        raise SaveError(message, hint="partial files were removed") from error
-
-
-def spread(sizes: Sequence[int], limit: int | None) -> list[int]:
-    """The data file number of each value: filled in order, up to ``limit`` bytes each.
-
-    A value is never split; one larger than ``limit`` has a data file of its own.
-
-    >>> spread([4, 4, 9, 1, 0], 8), spread([4, 4, 9], None)
-    ([0, 0, 1, 2, 2], [0, 0, 0])
-    """
-    shards, shard, filled = [], 0, 0
-    for size in sizes:
-        if limit is not None and filled and filled + size > limit:
-            shard, filled = shard + 1, 0
-        filled += size
-        shards.append(shard)
-    return shards
-
-
-def claim_name(prefix: str, files: Files) -> None:
-    """Remove what a killed writer has left of a new checkpoint, and check that there is none."""
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        recover(prefix, files, undo=True)
-    _refuse_taken(prefix, files)
-
-
 def _refuse_taken(prefix: str, files: Files, *, data: bool = True) -> None:
-    """Raise SaveError where a file of this checkpoint exists; ``data`` includes data files."""
+    """Raise SaveError where a store has a file of this checkpoint; ``data`` includes data files."""
     directory, name = os.path.split(prefix)
-    try:
-        existing = _beginning_with(name, directory, files)
-    except (FileNotFoundError, NotADirectoryError):
-        return
     own = {name, index_path(name), record_file.path_of(name)}
-    for other in sorted(existing):
+    for other in sorted(_beginning_with(name, directory, files)):
         if other in own or (data and record_file.shards_of(other, name) is not None):
             message = f"{prefix}: {other!r} already exists and is not overwritten"
-            hint = "choose a name that does not exist yet"
-            if not files.renames:
-                hint += "; `save` finds one: no checkpoint is replaced in an object store"
+            hint = "choose a name that does not exist yet; `save` finds one: no checkpoint is "
+            hint += "replaced in an object store"
             raise NameTakenError(message, hint=hint)
 
 

@@ -108,7 +108,7 @@ class CommitRecord:
         preserved: numbers of the checkpoints that ``every_n_hours`` keeps permanently.
         files: names of the data files and of files that registered savers wrote.
         lineage: the restores that the values come from, oldest first.
-        proof: what the models computed on a small batch; None without one.
+        outputs: what the models returned for the batch of ``probe=``; None without one.
     """
 
     number: int
@@ -128,7 +128,7 @@ class CommitRecord:
     preserved: tuple[int, ...] = ()
     files: tuple[str, ...] = ()
     lineage: tuple[Restored, ...] = ()
-    proof: Mapping[str, Any] | None = None
+    outputs: Mapping[str, Any] | None = None
 
     @property
     def mid_epoch(self) -> bool:
@@ -168,7 +168,7 @@ class _Facts(msgspec.Struct):
     preserved: tuple[int, ...]
     files: tuple[str, ...]
     lineage: tuple[Restored, ...]
-    proof: dict[str, Any] | None = None
+    outputs: dict[str, Any] | None = None
 
 
 class _Structure(msgspec.Struct):
@@ -202,8 +202,8 @@ def render(record: CommitRecord) -> bytes:
     inventory = record.inventory
     head: dict[str, Any] = {"format": FORMAT}
     head |= {name: getattr(record, name) for name in _Facts.__struct_fields__}
-    if record.proof is None:
-        del head["proof"]
+    if record.outputs is None:
+        del head["outputs"]
     head |= {name: getattr(inventory, name) for name in _Structure.__struct_fields__}
     head["containers"] = {
         path: (held.kind, [layer[:_LAYER] for layer in held.layers], held.order, held.sizes)
@@ -213,16 +213,6 @@ def render(record: CommitRecord) -> bytes:
     lines = [f"{_json(name)}: {_json(value)}".encode() for name, value in head.items()]
     values = b",\n".join(map(_ENCODER.encode, inventory.entries.values()))
     return _sealed(b"{\n" + b",\n".join([*lines, _ENTRIES + b"\n" + values + b"\n]"]))
-
-
-def with_metrics(data: bytes, metrics: Mapping[str, float], path: str, prefix: str) -> bytes:
-    """The content of a record with further metrics; all else is as it was, byte for byte."""
-    before = parse(data, path, prefix, head=True).metrics
-    head, mark, rest = data.rpartition(_SEAL)[0].partition(_ENTRIES)
-    lines = head.split(b"\n")
-    (at,) = (n for n, line in enumerate(lines) if line.startswith(b'"metrics": '))
-    lines[at] = f'"metrics": {_json({**before, **metrics})},'.encode()
-    return _sealed(b"\n".join(lines) + mark + rest)
 
 
 def _sealed(body: bytes) -> bytes:
@@ -341,10 +331,7 @@ def _check(facts: _Facts, structure: _Structure, names: Collection[str]) -> None
     if datetime.datetime.fromisoformat(facts.created).utcoffset() != datetime.timedelta(0):
         raise ValueError("'created' must be an ISO 8601 time in UTC")
     for restored in facts.lineage:
-        shares = [share for source in restored.sources for share in source.average]
-        if not all(0 <= share.weight <= 1 for share in shares) or any(
-            count < 0 for count in restored.counts.values()
-        ):
+        if any(count < 0 for count in restored.counts.values()):
             raise ValueError("'lineage' contains a number that is out of range")
     counts = collections.Counter(component for component, _ in structure.roots.values())
     again = {k for k, (name, _) in structure.roots.items() if counts[name] > 1 and k != name}

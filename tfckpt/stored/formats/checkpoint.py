@@ -48,7 +48,6 @@ KINDS: Mapping[str, str] = MappingProxyType(
         "safetensors": "a safetensors file",
         "orbax": "written by Keras's OrbaxCheckpoint",
         "keras_h5": "written by Keras, HDF5 format of Keras 2",
-        "average": "an average of several checkpoints",
     }
 )
 
@@ -64,8 +63,7 @@ class StoredCheckpoint:
         kind: a key of :data:`KINDS`.
         record: tfckpt's commit record; None if another program wrote the checkpoint.
         graph: the bundle with TensorFlow's object graph, which TensorFlow needs to restore objects;
-            of an average, that of the first checkpoint. None without one.
-        members: the checkpoints of an average.
+            None without one.
     """
 
     prefix: str
@@ -74,7 +72,6 @@ class StoredCheckpoint:
     kind: str
     record: CommitRecord | None = None
     graph: Bundle | None = None
-    members: tuple[StoredCheckpoint, ...] = ()
 
     def close(self) -> None:
         self.values.close()
