@@ -38,7 +38,6 @@ PARTS = {
 }
 NOT_YET = {
     "check of outputs": "tfckpt.live.checkpoint",
-    "object stores": "tfckpt.live.by_tensorflow",
     "suggestions": "tfckpt.live.restore",
     "training": "tfckpt.run",
     "workers": "tfckpt.live.apply",
