@@ -262,7 +262,7 @@ def test_a_file_system_without_locks_is_warned_of_once(
 
 
 def test_a_full_disk_keeps_nobody_from_locking(directory: Path, monkeypatch) -> None:
-    monkeypatch.setattr(os, "write", failing("ENOSPC"))
+    monkeypatch.setattr(FileLock, "write", failing("ENOSPC"))
     assert WriterLock(str(directory)).acquire()
     monkeypatch.undo()
     assert not is_free(directory)

@@ -25,6 +25,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import threading
+import weakref
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -66,10 +68,21 @@ _Result = TypeVar("_Result")
 QUARANTINE = "quarantine"
 _MOVE = b"move "
 _UNDONE = b"undone"
-_held: dict[str, Mark] = {}  # the marks of this process, which stores do not lock
+# The marks of this process, which stores do not lock; one that an interrupt drops is free again.
+_held: weakref.WeakValueDictionary[str, Mark] = weakref.WeakValueDictionary()
+_mutex = threading.Lock()
+
+
+def _forget() -> None:
+    """In a forked child: the marks are its parent's."""
+    _held.clear()
+    _mutex.release()
+
 
 if hasattr(os, "register_at_fork"):  # not on Windows
-    os.register_at_fork(after_in_child=_held.clear)
+    os.register_at_fork(
+        before=_mutex.acquire, after_in_parent=_mutex.release, after_in_child=_forget
+    )
 
 
 class Mark:
@@ -83,8 +96,9 @@ class Mark:
 
     def __init__(self, prefix: str, files: Files, new: bytes | None = None) -> None:
         self.prefix, self.files, self.path = prefix, files, prefix + MARK
-        if _held.setdefault(self.path, self) is not self:
-            raise BlockingIOError(self.path)
+        with _mutex:
+            if _held.setdefault(self.path, self) is not self:
+                raise BlockingIOError(self.path)
         try:
             self._lock = files.lock(self.path, new)
             self.locked, now = self._lock.locked, self._now() if new is None else new

@@ -342,14 +342,11 @@ class LocalFiles:
                 message = f"{path}: is {_kind(path)}, not a regular file; nothing was written"
                 raise SaveError(message)
         with temporary(path) as unfinished:
-            descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
             try:
-                with open(descriptor, "wb", buffering=0) as file:  # noqa: PTH123  a descriptor
-                    rest = memoryview(data)
-                    while rest:
-                        rest = rest[file.write(rest) :]
-                    if self._durable:
-                        os.fsync(descriptor)
+                output = LocalOutput(unfinished, durable=self._durable)
+                with contextlib.closing(output):
+                    output.write(data)
+                    output.sync()
                 self.rename(unfinished, path)
             except BaseException:
                 with contextlib.suppress(OSError):
@@ -426,11 +423,8 @@ class LocalFiles:
     def fsync(self, path: str) -> None:
         if not self._durable:
             return
-        descriptor = _open_regular(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        with io.FileIO(path, opener=_open_regular) as file:
+            os.fsync(file.fileno())
 
     def fsync_dir(self, path: str) -> None:
         # Windows cannot open a directory.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import stat
 import threading
@@ -57,7 +58,7 @@ class FileLock:
     def __init__(self, path: str, flags: int = 0, *, durable: bool = True) -> None:
         self.path, self._durable = path, durable
         with _mutex:
-            self._descriptor, self.unlockable = _opened(path, flags)
+            self._file, self.unlockable = _opened(path, flags)
             _open.add(self)
 
     @property
@@ -66,84 +67,81 @@ class FileLock:
 
     def is_at(self, path: str) -> bool:
         """Whether a path leads to this file, which may have been deleted or moved."""
-        return self._descriptor >= 0 and _leads_to(path, self._descriptor)
+        return not self._file.closed and _leads_to(path, self._file)
 
     @property
     def is_deleted(self) -> bool:
         """Whether no name leads to it, or it is closed."""
-        return self._descriptor < 0 or not os.fstat(self._descriptor).st_nlink
+        return self._file.closed or not os.fstat(self._file.fileno()).st_nlink
 
     def read(self, most: int) -> bytes:
         """The beginning of the content."""
-        os.lseek(self._descriptor, 0, os.SEEK_SET)
-        return os.read(self._descriptor, most)
+        self._file.seek(0)
+        return self._file.read(most)
 
     def write(self, data: bytes) -> None:
         """Replace the content, in its place; it is on disk then."""
-        os.lseek(self._descriptor, 0, os.SEEK_SET)
+        self._file.seek(0)
         rest = data
         while rest:
-            rest = rest[os.write(self._descriptor, rest) :]
-        os.ftruncate(self._descriptor, len(data))
+            rest = rest[self._file.write(rest) or 0 :]
+        self._file.truncate(len(data))
         if self._durable:
-            os.fsync(self._descriptor)
+            os.fsync(self._file.fileno())
 
     def close(self, *, unlock: bool = True) -> None:
         """Close it, and unlock it, whoever else has the file open."""
         with _mutex, contextlib.suppress(OSError):
-            descriptor, self._descriptor = self._descriptor, -1
-            if descriptor >= 0 and unlock and self.locked:
-                _flock(descriptor, unlock=True)
-            if descriptor >= 0:
-                os.close(descriptor)
+            if unlock and self.locked and not self._file.closed:
+                _flock(self._file, unlock=True)
+            self._file.close()
 
     def __del__(self) -> None:
-        if getattr(self, "_descriptor", -1) >= 0:
+        if hasattr(self, "_file"):
             self.close()
 
 
-def _opened(path: str, flags: int) -> tuple[int, str]:
+def _opened(path: str, flags: int) -> tuple[io.FileIO, str]:
     for _ in range(_ATTEMPTS):
-        descriptor = _regular(path, flags)
+        file = _regular(path, flags)
         try:
-            unlockable = _flock(descriptor)
-            if _leads_to(path, descriptor):
-                return descriptor, unlockable
+            unlockable = _flock(file)
+            if _leads_to(path, file):
+                return file, unlockable
         except BlockingIOError:
             if not flags & os.O_EXCL:  # else who recovers has locked what was just created
-                os.close(descriptor)
+                file.close()
                 raise
         except BaseException:
-            os.close(descriptor)
+            file.close()
             raise
-        os.close(descriptor)
+        file.close()
     raise OSError(errno.EBUSY, "another process keeps replacing this file", path)
 
 
-def _regular(path: str, flags: int) -> int:
+def _regular(path: str, flags: int) -> io.FileIO:
+    """Not as a number, which an interrupt would leave open."""
+    flags |= _FLAGS | getattr(os, "O_BINARY", 0)
     try:
-        descriptor = os.open(path, _FLAGS | getattr(os, "O_BINARY", 0) | flags, 0o666)
+        file = io.FileIO(path, "r+", opener=lambda path, _: os.open(path, flags, 0o666))
     except OSError as error:
         if error.errno in _SPECIAL:
             raise NotAFileError(error.errno, "is not a regular file", path) from error
         raise
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise NotAFileError(errno.EINVAL, "is not a regular file", path)
-    except BaseException:  # Ctrl-C included
-        os.close(descriptor)
-        raise
-    return descriptor
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise NotAFileError(errno.EINVAL, "is not a regular file", path)
+    return file
 
 
-def _flock(descriptor: int, *, unlock: bool = False) -> str:
+def _flock(file: io.FileIO, *, unlock: bool = False) -> str:
     """Lock an open file without waiting, or unlock it; why that is not possible at all."""
     try:
         import fcntl
     except ImportError:  # Windows
         return "the system has no flock"
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_UN if unlock else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_UN if unlock else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in _TAKEN:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from error
@@ -153,9 +151,9 @@ def _flock(descriptor: int, *, unlock: bool = False) -> str:
     return ""
 
 
-def _leads_to(path: str, descriptor: int) -> bool:
+def _leads_to(path: str, file: io.FileIO) -> bool:
     try:
-        return os.path.samestat(Path(path).lstat(), os.fstat(descriptor))
+        return os.path.samestat(Path(path).lstat(), os.fstat(file.fileno()))
     except OSError:
         return False
 
