@@ -64,6 +64,7 @@ SAYS: Final = {
     "on_exception": "SIGINT in `on_signal` saves on Ctrl-C; after an exception, a restart goes on "
     "from the last save",
     "save_weights_only": "leave it out: a restart also needs the optimizer",
+    "version": "this is a config; a policy has the keys that stand below its name in `policies`",
 }
 
 # Arguments of ModelCheckpoint and BackupAndRestore, and what `tfckpt.callbacks.resume` has instead.
