@@ -19,7 +19,6 @@ from zoo.variables import inner
 import tfckpt
 
 train = v1.train
-VERSIONS = [train.SaverDef.V2, train.SaverDef.V1]
 
 # --- Variables: graphs by scope and shape, as TF1's layers and optimizers name them ---
 
@@ -155,17 +154,16 @@ CASES = yaml.safe_load(Path(__file__).with_name("tf1.yaml").read_text(encoding="
 
 
 @pytest.mark.parametrize(
-    ("case", "k", "version"),
+    ("case", "k"),
     [
-        pytest.param(case, k, version, id=f"{case['case']}-{k.__name__}-{version}")
+        pytest.param(case, k, id=f"{case['case']}-{k.__name__}")
         for case in CASES
-        for k in (keras, tf_keras)[: 1 + ("tf_keras" in case.get("also", ()))]
-        for version in VERSIONS[: 1 + ("V1" in case.get("also", ()))]
+        for k in (keras, tf_keras)[: 1 + case.get("both", False)]
     ],
 )
-def test_variables_of_tf1(case, k, version, tmp_path):
+def test_variables_of_tf1(case, k, tmp_path):
     """Each layer holds what it is to have, and no other value has changed."""
-    saved = save(tmp_path / "model.ckpt-7", GRAPHS[case["graph"]], version=version)
+    saved = save(tmp_path / "model.ckpt-7", GRAPHS[case["graph"]])
     start_anew(k)
     objects = objects_of(case, k)
     live = held_by(objects)
@@ -271,8 +269,7 @@ def test_an_optimizer_goes_on(name, k, make, tmp_path):
         np.testing.assert_allclose(variable.numpy(), value, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("version", VERSIONS, ids="21")
-def test_sharded_files_and_parted_variables_with_their_slots(tmp_path, version):
+def test_sharded_files_and_parted_variables_with_their_slots(tmp_path):
     def build():
         with v1.device("/cpu:0"):
             out = dense(tf.ones((1, 8)), 4, "first", partitioner=v1.fixed_size_partitioner(3))
@@ -280,7 +277,7 @@ def test_sharded_files_and_parted_variables_with_their_slots(tmp_path, version):
             out = dense(out, 2, "head")
         train.AdamOptimizer().minimize(tf.reduce_sum(out))
 
-    saved = save(tmp_path / "ckpt-5", build, version=version, sharded=True)
+    saved = save(tmp_path / "ckpt-5", build, sharded=True)
 
     def whole(slot=""):
         return np.concatenate([saved.values[f"first/kernel/part_{n}{slot}"] for n in range(3)])
