@@ -395,7 +395,8 @@ def not_found(prefix: str, files: Files) -> CheckpointError:
         message = "is the graph of a SavedModel, not its variables"
         hint = f"Use the directory, {directory or '.'!r}."
     elif (v1 := _v1_shards(name, beside)) or name in beside:
-        return _other_format(*(join(directory, one) for one in v1 or (name, name)), files)
+        file, whole = v1 or (name, name)
+        return _other_format(join(directory, file), join(directory, whole), files)
     elif any(other.startswith(f"{name}.data-") for other in beside):
         message = f"the index file {name + '.index'!r} is missing, but data files exist"
         if name + ".tfckpt.json" in beside:
