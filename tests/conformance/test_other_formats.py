@@ -5,6 +5,7 @@ import textwrap
 from collections import Counter
 from pathlib import Path
 
+import h5py
 import keras
 import numpy as np
 import pytest
@@ -172,6 +173,17 @@ def test_whatever_ends_like_a_table_is_one_error(tmp_path):
         (tmp_path / "odd").write_bytes(content)
         with pytest.raises(CheckpointError, match=error):
             open_checkpoint(str(tmp_path / "odd"))
+
+
+def test_factors_of_keras_hub_are_left_to_its_own_loader(tmp_path):
+    """As ``Backbone.save_lora_weights`` of KerasHub writes them, by the index of a layer."""
+    path = str(tmp_path / "gemma.lora.h5")
+    with h5py.File(path, "w") as file:
+        file["lora/vars/rank"] = 2
+        file["lora/3/vars/lora_kernel_a"] = np.zeros((4, 2))
+    with pytest.raises(UnsupportedCheckpointError, match="KerasHub") as refused:
+        tfckpt.restore(path, sequential(keras, None))
+    assert f"`model.backbone.load_lora_weights({path!r})`" in str(refused.value)
 
 
 # --- Files that hold no training ---

@@ -17,7 +17,7 @@ from tfckpt.core.gc_pause import gc_paused
 from tfckpt.core.inventory import Inventory, Origin, Role
 from tfckpt.core.selectors import REGEX
 from tfckpt.errors import CheckpointError, DamagedCheckpointError, RefusedError, RestoreError
-from tfckpt.live import building, lora
+from tfckpt.live import building
 from tfckpt.live.adapt import plan_context
 from tfckpt.live.apply import Undo, apply, check_values
 from tfckpt.live.building import initial_values
@@ -192,10 +192,7 @@ def _planned(
         source = str(choice.place)
         stored_inventory = dataclasses.replace(stored.inventory, source=source)
         live_inventory = live.inventory
-        if lora.is_lora(stored_inventory):
-            stored_inventory, live_inventory = lora.factors(stored, live)
-            stored_inventory = dataclasses.replace(stored_inventory, source=source)
-        elif not stored.graph:
+        if not stored.graph:
             live_inventory = ungraphed(live, stored_inventory).inventory
         if skip_slots:
             stored_inventory = _without_slots(stored_inventory)
