@@ -139,6 +139,16 @@ Match = Annotated[
 ]
 
 
+def _preferred(value: Any) -> Any:
+    if value in ("prefer", None):
+        return value
+    raise fault(
+        "`ema` is `prefer`, or left out",
+        hint="averages alone: `exclude_checkpoint: ['model/**']` with "
+        "`rename: [{checkpoint: 'optimizer/moving_average/**', model: 'model/**'}]`",
+    )
+
+
 def _preset(data: Mapping[str, Any]) -> tuple[Action, Action]:
     assertion, partial = data.get("assert_"), data.get("expect_partial")
     missing, unexpected = _PRESETS[assertion]
@@ -200,8 +210,8 @@ class Policy(Model):
     """Allow a restore that restores no value at all."""
     match: Match = ("name", "structure")
     """What must agree for automatically named layers: their names, their order, or both."""
-    ema: Literal["prefer", "only", "ignore"] = "ignore"
-    """Load moving averages of weights: where there is one (prefer), always (only), or never."""
+    ema: Annotated[Literal["prefer"] | None, BeforeValidator(_preferred)] = None
+    """prefer: a weight gets its moving average, where the checkpoint has one."""
     verify: Literal["none", "checksums", "values", "function"] = "checksums"
     """Assign values as read, once checksums hold, or compare values or the function afterwards."""
     build: dict[str, Inputs] | None = None

@@ -72,7 +72,7 @@ def plan_selection(selection: SelectedValues, stored: StoredCheckpoint) -> Plan:
     """The plan of what is selected from a checkpoint."""
     casts = _casts(selection.cast)
     policy = policy_of(selection) or _policy(selection, stored.inventory)
-    for key, unset in (("adapt", ()), ("ema", "ignore")):
+    for key, unset in (("adapt", ()), ("ema", None)):
         if getattr(policy, key) != unset:
             message = f"{key}: needs a model, which rewrite and convert do not have"
             hint = f"restore into the model and save it, or use a policy without `{key}`"
