@@ -132,6 +132,8 @@ def problems_of(error: ValidationError, model: type[BaseModel]) -> Iterator[Conf
 _GONE = {
     "on_exception": "`on_signal: [SIGINT]` saves on Ctrl-C; after an exception, a restart goes on "
     "from the last save",
+    "lock": "`tfckpt plan CONFIG --model MODULE:CALLABLE --expect FILE` compares a plan with what "
+    "`tfckpt plan --json` printed",
     "ema": "a policy with `ema: prefer` restores averages; Keras's `save_weights` then writes them",
     "max_memory": "a restore holds the new values once; `verify: none` holds a few at a time",
 }

@@ -34,7 +34,6 @@ from tfckpt.policy.fields import (
     Model,
     Names,
     Once,
-    PathText,
     Selectors,
     SelectorText,
     fault,
@@ -218,8 +217,6 @@ class Policy(Model):
     """Input shapes and dtypes of Keras models or layers that are not built yet, by keyword."""
     training_state: Annotated[tuple[TrainingState, ...], Once, Listed] = get_args(TrainingState)
     """Training state to restore; outside the manager's directory, only if written here."""
-    lock: PathText | None = None
-    """Lock file from `tfckpt plan --lock`; refuse a restore whose plan differs from it."""
 
     goes_with: ClassVar = (
         GoesWith(
@@ -251,11 +248,10 @@ class Policy(Model):
     def digest(self) -> str:
         """SHA-256 of the keys that differ from their defaults and that decide what is restored.
 
-        >>> Policy(name="a", match="name").digest == Policy(match=["name"], lock="a.json").digest
+        >>> Policy(name="a", match="name").digest == Policy(match=["name"]).digest
         True
         """
-        others = {"name", "lock"}
-        keys = self.model_dump(mode="json", by_alias=True, exclude=others, exclude_defaults=True)
+        keys = self.model_dump(mode="json", by_alias=True, exclude={"name"}, exclude_defaults=True)
         return hashlib.sha256(json.dumps(keys, sort_keys=True).encode()).hexdigest()
 
     def where(self, field: str, index: int = 0) -> tuple[int, int]:
