@@ -86,8 +86,8 @@ plan missed.yaml {MODEL}
 plan run --model train_golden:wider --write wider.yaml
 plan run {MODEL} --write fine.yaml
 plan wider.yaml --model train_golden:wider
-plan run/ckpt-1 {MODEL} --lock wider.lock.json
-plan run {MODEL} --lock nowhere/at/all.json
+plan run {MODEL} --expect nowhere/at/all.json
+plan run {MODEL} --expect policy.yaml
 plan policy.yaml {MODEL} --write more.yaml
 plan run
 plan {MODEL}

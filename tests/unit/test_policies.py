@@ -264,7 +264,8 @@ allow_empty: 1 ! expected true or false, found the number 1
 match: [] ! `match` is empty
 match: [name, name] ! twice
 training_state: [callbacks] ! `callbacks` needs `epoch`
-lock: '' ! lock: expected some text
+lock: a.json ! lock: unknown key
+ema: only ! ema: `ema` is `prefer`, or left out
 build: {model: {shape: [0]}} ! build.model.shape[0]
 build: {model: {shape: [1], dtype: float}} ! build.model.dtype
 optimizer: {slots: keep} ! 'restore' or 'reset'

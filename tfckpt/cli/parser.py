@@ -259,13 +259,16 @@ to decide. CALLABLE returns the built model, or a dict of objects:
 {"model": model, "optimizer": optimizer}.""",
         "plan configs/finetune.yaml --model train:build_model",
         "plan zoo/imagenet/ckpt-900 --model train:build_model",
-        "plan configs/finetune.yaml --model train:build --lock f.lock.json",
+        "plan configs/finetune.yaml --model train:build --expect plan.json",
         "plan zoo/vit.h5 --model train:build --write vit.yaml",
     )
     added.add_argument("CONFIG", metavar="CONFIG|PATH|DIR")
     _add_model(added, required=True)
-    text = "Write the resolved plan, for a policy's `lock` key, unless the plan is refused."
-    added.add_argument("--lock", metavar="FILE", help=text)
+    text = (
+        "Compare with what --json printed before: exit status 1 if a value goes elsewhere, or has "
+        "another shape or dtype."
+    )
+    added.add_argument("--expect", metavar="FILE", help=text)
     text = (
         "Write a config with the policy that would be accepted in place of a refused PATH; "
         "the file must not exist. The exit status is then 0."

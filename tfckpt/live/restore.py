@@ -16,8 +16,8 @@ from absl import logging
 from tfckpt.core.gc_pause import gc_paused
 from tfckpt.core.inventory import Inventory, Origin, Role
 from tfckpt.core.selectors import REGEX
-from tfckpt.errors import CheckpointError, DamagedCheckpointError, RefusedError, RestoreError
-from tfckpt.live import building, lora, outputs
+from tfckpt.errors import CheckpointError, DamagedCheckpointError, RefusedError
+from tfckpt.live import building, outputs
 from tfckpt.live.adapt import plan_context
 from tfckpt.live.apply import Undo, apply, check_values
 from tfckpt.live.building import initial_values
@@ -27,17 +27,15 @@ from tfckpt.live.turns import live_objects
 from tfckpt.live.vocabularies import derive_again
 from tfckpt.live.workers import ALONE
 from tfckpt.planning import Plan, RestoreReport, Severity, make_plan, union_of
-from tfckpt.planning.lock import drift
 from tfckpt.planning.suggestion import suggest
 from tfckpt.stored.commits.record_file import path_of
 from tfckpt.stored.formats.open import StoredCheckpoint, open_checkpoint, refuse_absent
 from tfckpt.stored.io.explain import KERAS_FILES
-from tfckpt.stored.io.files import content, files_of
+from tfckpt.stored.io.files import files_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from tfckpt.errors import Problem
     from tfckpt.live.workers import Together
     from tfckpt.policy import Policy
     from tfckpt.stored.commits.record_file import CommitRecord
@@ -173,7 +171,6 @@ def prepare(
         if plan.nbytes > _SMALL:
             pause.close()
         settings = settings_of(plan, live.variables)
-        plan = with_drift(plan, [choice.policy for choice in choices])
         yield Prepared(plan, live, parts, settings, given)
 
 
@@ -191,10 +188,7 @@ def _planned(
         source = choice.place
         stored_inventory = dataclasses.replace(stored.inventory, source=source)
         live_inventory = live.inventory
-        if lora.is_lora(stored_inventory):
-            stored_inventory, live_inventory = lora.factors(stored, live)
-            stored_inventory = dataclasses.replace(stored_inventory, source=source)
-        elif not stored.graph:
+        if not stored.graph:
             live_inventory = ungraphed(live, stored_inventory).inventory
         if skip_slots:
             stored_inventory = _without_slots(stored_inventory)
@@ -340,25 +334,6 @@ def _ready(
             raise
         damaged = isinstance(error, DamagedCheckpointError)
         raise error.named(names, _DAMAGED_HINT if damaged else "") from error
-
-
-def with_drift(plan: Plan, policies: Iterable[Policy]) -> Plan:
-    """The plan, with its differences from the lock files of its policies."""
-    found: list[Problem] = []
-    for policy in {policy.lock: policy for policy in policies}.values():
-        if policy.lock is not None:
-            found += drift(plan, read_lock(policy.lock), policy.lock, policy.where("lock"))
-    return dataclasses.replace(plan, drift=tuple(found)) if found else plan
-
-
-def read_lock(lock: str) -> str | None:
-    """The text of a lock file; None if it does not exist."""
-    try:
-        return content(lock, files_of(lock)).decode(errors="replace")
-    except FileNotFoundError:
-        return None
-    except (OSError, CheckpointError) as error:
-        raise RestoreError(f"{lock}: the lock cannot be read: {error}") from error
 
 
 _SELECTORS = ("include", "exclude", "exclude_checkpoint", "expect_missing", "expect_unexpected")

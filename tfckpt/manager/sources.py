@@ -41,7 +41,7 @@ from tfckpt.live.workers import (
 )
 from tfckpt.manager.directory import Directory
 from tfckpt.policy.config import directory_mismatch, same_directory
-from tfckpt.stored.io.explain import Audience, look, shards_of
+from tfckpt.stored.io.explain import Audience, look
 from tfckpt.stored.io.files import files_of, lies_in, reading
 
 if TYPE_CHECKING:
@@ -357,7 +357,7 @@ def _exists_or_resembles(prefix: str) -> bool:
     That is a longer name (``ckpt-9.index``, or ``ckpt-90``), or the same name with another number.
     """
     files = files_of(prefix)
-    if files.exists(prefix) or shards_of(prefix, files):
+    if files.exists(prefix):
         return True
     directory, name = os.path.split(prefix)
     with reading(directory):

@@ -167,7 +167,7 @@ def _difference(found: ComparedCheckpoints) -> Iterator[str]:
 def _plan(plan: Plan) -> Iterator[str]:
     hue, words = ("green", "may be restored") if plan.ok else ("red", "refused")
     yield f'<p class="verdict {hue}">{words}</p>'
-    for problem in plan.faults:
+    for problem in plan.problems:
         yield f"<p>{text(problem.message)}</p>"
     counts = [(status.value, f"{count:,}") for status, count in plan.counts.items()]
     yield facts([("policy", plan.policy), *counts, ("chosen", plan.chosen)])

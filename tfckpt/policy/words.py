@@ -60,6 +60,9 @@ _BY_FALSE: Final[dict[str, dict[str, Any]]] = {
 SAYS: Final = {
     "average": "average the checkpoints in ten lines of Python, docs/transform.md, and restore "
     "what they write",
+    "ema": "a policy with `ema: prefer` restores averages; Keras's `save_weights` then writes them",
+    "lock": "`tfckpt plan CONFIG --model MODULE:CALLABLE --expect FILE` compares a plan with what "
+    "`tfckpt plan --json` printed",
     "max_memory": "a restore holds the new values once; `verify: none` holds a few at a time",
     "on_exception": "SIGINT in `on_signal` saves on Ctrl-C; after an exception, a restart goes on "
     "from the last save",

@@ -25,7 +25,7 @@ from tfckpt.live.private.tensorflow import naming_what_is_gone
 from tfckpt.planning import Plan, RestoreReport, Status
 from tfckpt.policy.config import restores_its_own
 from tfckpt.stored.io.files import lies_in
-from tfckpt.training.best import check_swaps, load_best
+from tfckpt.training.best import load_best
 from tfckpt.training.fit import Fit, list_of
 from tfckpt.training.fit_checks import check_fit, check_trained
 from tfckpt.training.fits import earlier, is_over, of_another_model, remember
@@ -128,8 +128,6 @@ def callback_for(  # noqa: C901 (a class of short methods)
         def on_train_begin(self, logs: Any = None) -> None:
             check_trained(self.model, objects)
             _check_alone(self)
-            if run.config.manager is not None:
-                check_swaps(run.config.manager.export.ema, list_of(self).callbacks)
             where = _directory(run)
             if text := _follows(run, self.model, where, start_over=start_over) or _beforehand(run):
                 warn(text)

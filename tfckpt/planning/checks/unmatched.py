@@ -6,7 +6,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tfckpt.core.inventory import Role
-from tfckpt.planning.checks.one_sided import ADAPTER, OF_OPTIMIZERS, OneSided
+from tfckpt.core.optimizer_names import OF_TF1
+from tfckpt.planning.checks.one_sided import ADAPTER, OF_OPTIMIZERS, TF1_STATE, OneSided
 from tfckpt.planning.checks.step import (
     MISSING_HINT,
     UNEXPECTED_HINT,
@@ -141,6 +142,8 @@ class Unmatched:
         known = expected or reason
         if not known and (left := self._one_sided.unexpected(stored, rival=rival)):
             return Step(*subject, Severity.NOTE, left, target=target)
+        if stored.name.startswith(OF_TF1):
+            reason = reason or TF1_STATE
         severity, why = self._severity(
             stored, self._policy.on_unexpected, reason or NO_SUCH_NAME, self._expect_unexpected
         )
