@@ -67,8 +67,8 @@ def save_numbered(directory: str, values: Values, files: Files, keep: int | None
     with contextlib.suppress(CheckpointError):  # it is saved, whatever follows
         found = held.checkpoints()
         rules = [Keep(latest=keep)] if keep else []
-        decision = decide(held.saved(found), rules, anchor=0.0)
-        held.release(found, decision)
+        saved = held.saved(found)
+        held.release(found, saved, decide(saved, rules, anchor=0.0))
     return prefix
 
 
@@ -77,7 +77,7 @@ def delete(prefix: str, files: Files) -> None:
     directory, name = os.path.split(prefix)
     held = Directory(directory, name.rpartition("-")[0], files)
     held.claim()
-    held.delete(prefix)
+    commit.delete(prefix, files)
 
 
 def quarantine(prefix: str, files: Files) -> None:

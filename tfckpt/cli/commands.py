@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from tfckpt.errors import Problem
-    from tfckpt.manager.directory import Directory
-    from tfckpt.manager.retention import Decision
+    from tfckpt.manager.retention import Decision, SavedCheckpoint
     from tfckpt.policy import Config, Keep
     from tfckpt.tools.listing import ListedCheckpoint
     from tfckpt.tools.verification import Verdict
@@ -176,14 +175,14 @@ def prune(arguments: Namespace) -> int:
     with _usage_errors(arguments):
         undamaged = undamaged_of(path, found, arguments.checkpoint_name)
         directory, decision = undamaged.directory, undamaged.decide(rules)
-    _check_rules(path, rules, directory, found if arguments.keep else ())
+    _check_rules(path, rules, undamaged.saved, found if arguments.keep else ())
     failed: dict[str, OSError] = {}
     if yes:
         directory.claim()  # also completes interrupted deletions
         # Another process may have changed the directory.
         found, undamaged, decision = decided(path, directory.checkpoint_name, rules)
         directory = undamaged.directory
-        failed = directory.release(directory.checkpoints(), decision)
+        failed = directory.release(directory.checkpoints(), undamaged.saved, decision)
     freed = freed_by(found, {*decision.delete} - {*failed})
     if arguments.json:
         show_json(
@@ -223,7 +222,10 @@ def _print_pruned(
 
 
 def _check_rules(
-    path: str, rules: Iterable[Keep], directory: Directory, pinnable: Iterable[ListedCheckpoint]
+    path: str,
+    rules: Iterable[Keep],
+    saved: Sequence[SavedCheckpoint],
+    pinnable: Iterable[ListedCheckpoint],
 ) -> None:
     """Refuse rules that cannot apply to any checkpoint, which is rarely intended.
 
@@ -232,7 +234,6 @@ def _check_rules(
     """
     from tfckpt.manager.remarks import idle
 
-    saved = directory.saved(directory.checkpoints())
     numbers = {checkpoint.number for checkpoint in pinnable}
     for rule in rules:
         if reason := idle(rule, saved):

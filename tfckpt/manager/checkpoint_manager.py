@@ -315,13 +315,14 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
                 written = self._trainable and self._files.newest
                 frozen = frozen_values(live) if written else frozenset[str]()
                 self._files.claim_for(needed(live.inventory, frozen))
-                self._files.mend_state(self.retention)
+                self._files.mend_state()
             workers.exchange("claim")
 
     def _take_number(self, checkpoint_number: int | None) -> Ticket:
         """Lock the directory, end what dead processes have begun, and take a number."""
-        recovered = self._files.claim()
-        last = max(recovered, *(one.number for one in self._files.checkpoints()), 0)
+        last = self._files.claim()
+        if checkpoint_number is not None:
+            last = max(last, *(one.number for one in self._files.checkpoints()), 0)
         counter, files = as_int(self._checkpoint.save_counter), self._save_options.files
         return Ticket.take(self._files.prefix, last, counter, files, checkpoint_number)
 
@@ -352,7 +353,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
 
     def retention(self) -> Decision:
         """A dry run: what the rules keep and why, and what the next save deletes."""
-        return self._files.decide(self._files.checkpoints())
+        return self._files.retention()
 
     @in_turn
     def restore_or_initialize(self) -> str | None:

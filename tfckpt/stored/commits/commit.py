@@ -26,6 +26,7 @@ import contextlib
 import os
 import re
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from absl import logging
@@ -53,7 +54,7 @@ from tfckpt.stored.io.locks import NotAFileError
 from tfckpt.stored.io.state_file import STATE_FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from typing_extensions import Self
 
@@ -199,7 +200,7 @@ def write_checkpoint(
             else:
                 _refuse_taken(prefix, files)
             _remove(prefix + PART, files)  # of others, such as a link: what is in it is moved
-            names = files.listdir(parent)
+            names = _beginning_with(name, parent, files)
             counts = frozenset(filter(None, (record_file.shards_of(n, name) for n in names)))
             index, result = write(counts)  # 2. the data files
             others = _others(prefix, files)
@@ -304,8 +305,12 @@ def _others(prefix: str, files: Files) -> list[str]:
     return found
 
 
-def delete(prefix: str, files: Files) -> None:
-    """Delete a committed checkpoint: its record, then its index, then its data."""
+def delete(prefix: str, files: Files, names: Collection[str] | None = None) -> None:
+    """Delete a committed checkpoint: its record, then its index, then its data.
+
+    ``names`` are those in its directory that begin with its own, where they are known, so that a
+    deletion of many lists the directory once.
+    """
     recover(prefix, files)
     record, new = record_file.path_of(prefix), None
     try:
@@ -320,7 +325,7 @@ def delete(prefix: str, files: Files) -> None:
     except (FileNotFoundError, FileExistsError, BlockingIOError):  # another one deletes it
         return
     with mark:
-        _end(mark)
+        _end(mark, names)
 
 
 def recover(prefix: str, files: Files, *, mine: bool = True) -> None:
@@ -344,11 +349,10 @@ def recover(prefix: str, files: Files, *, mine: bool = True) -> None:
         _end(mark)
 
 
-def _end(mark: Mark) -> None:
+def _end(mark: Mark, listed: Collection[str] | None = None) -> None:
     """Complete or undo what a mark stands for; the end of whatever succeeds, too."""
-    prefix, files = mark.prefix, mark.files
-    parent, name = os.path.split(prefix)
-    path, draft = record_file.path_of(prefix), mark.deletes
+    prefix, files, draft = mark.prefix, mark.files, mark.deletes
+    parent, path = os.path.split(prefix)[0], record_file.path_of(prefix)
     if mark.content.startswith(_MOVE):
         _move(mark)
     elif draft:
@@ -361,11 +365,7 @@ def _end(mark: Mark) -> None:
         if draft and draft.index_sha256 == _digest(prefix, files):
             logging.info("%s: completed an interrupted save", prefix)
             _publish(prefix, files)
-    names = {*files.listdir(parent)}
-    own = {name + DRAFT, name + PART}
-    small = {index_path(name), record_file.path_of(name), name + DRAFT}
-    gone = _strays(prefix, names, draft, files)
-    gone |= {other for other in names if other in own or stands_for(other) in small}
+    gone = _left_over(prefix, draft, listed, files)
     for other in sorted(gone):
         _remove(join(parent, other), files)
     if gone:
@@ -383,8 +383,21 @@ def _publish(prefix: str, files: Files) -> None:
         _remove(record_file.path_of(prefix), files)
 
 
+def _left_over(
+    prefix: str, record: CommitRecord | None, listed: Collection[str] | None, files: Files
+) -> set[str]:
+    """The files of a checkpoint that are not in place, or that its index does not refer to."""
+    parent, name = os.path.split(prefix)
+    small = {index_path(name), record_file.path_of(name), name + DRAFT}
+    if listed is None:
+        names = _beginning_with(name, parent, files)
+    else:  # some have changed since
+        names = {other for other in small.union(listed) if files.exists(join(parent, other))}
+    unfinished = {n for n in names if n in (name + DRAFT, name + PART) or stands_for(n) in small}
+    return unfinished | _strays(prefix, names, record, files)
+
+
 def _strays(prefix: str, names: set[str], record: CommitRecord | None, files: Files) -> set[str]:
-    """The files of a checkpoint that the index in place does not refer to."""
     name = os.path.split(prefix)[1]
     counts = {other: record_file.shards_of(other, name) for other in names}
     data = {other: count for other, count in counts.items() if count is not None}
@@ -402,6 +415,20 @@ def _used_shards(prefix: str, files: Files) -> int | None:
     with contextlib.suppress(CheckpointError), Bundle.open(prefix, files, whole=False) as bundle:
         return bundle.index.num_shards
     return None
+
+
+def refuse_links(prefix: str, files: Files) -> None:
+    """Raise SaveError where moving a checkpoint away would follow a link, or take one along."""
+    parent = os.path.split(prefix)[0]
+    names = record_file.parts(prefix, {*files.listdir(parent)}, files)
+    for path in (join(parent, name) for name in (QUARANTINE, *names)):
+        if _is_link(path):
+            message = f"{path}: is a symbolic link; nothing was moved"
+            raise SaveError(message, hint=f"remove it, or move {prefix} to another place by hand")
+
+
+def _is_link(path: str) -> bool:
+    return "://" not in path and Path(path).is_symlink()
 
 
 def move_away(prefix: str, name: str, files: Files) -> str:
@@ -423,8 +450,11 @@ def _move(mark: Mark) -> None:
     prefix, files = mark.prefix, mark.files
     parent, name = os.path.split(prefix)
     digest, _, into = os.fsdecode(mark.content[len(_MOVE) :]).rstrip("\n").partition(" ")
-    target = join(join(parent, QUARANTINE), os.path.split(into)[1] or name)
-    if (_digest(prefix, files) or digest) == digest:  # else the name has a new owner
+    quarantine = join(parent, QUARANTINE)
+    target = join(quarantine, os.path.split(into)[1] or name)
+    if _is_link(quarantine) or _is_link(target):
+        logging.warning("%s: is not moved away: there is a link in place of %s", prefix, target)
+    elif (_digest(prefix, files) or digest) == digest:  # else the name has a new owner
         files.makedirs(target)
         for file in reversed(record_file.parts(prefix, {*files.listdir(parent)}, files)):
             files.rename(join(parent, file), join(target, file))
@@ -444,33 +474,34 @@ def claim(directory: str, checkpoint_name: str | None, files: Files) -> int:
         WriterLock(directory or ".").acquire()
     numbered = re.compile(re.escape(checkpoint_name or "") + r"-([0-9]{1,18})")
     recovered = [0]
-    for name in files.listdir(directory):
+    for name in _unfinished(directory, files):
         if name.endswith(MARK):
             match = numbered.fullmatch(of := name.removesuffix(MARK))
             recovered += [int(match[1])] if match else []
             recover(join(directory, of), files, mine=match is not None)
-        elif _is_half_written(name):
+        else:
             _remove(join(directory, name), files)
     return 0 if files.renames else max(recovered)
 
 
 def sweep(directory: str, files: Files) -> None:
     """:func:`claim` for a command that changes nothing else, if there is anything to recover."""
-    if any(name.endswith(MARK) or _is_half_written(name) for name in files.listdir(directory)):
+    if _unfinished(directory, files):
         claim(directory, None, files)
 
 
-def _is_half_written(name: str) -> bool:
-    """Whether it is a state file or a mark that a dead process did not write to its end."""
-    of = abandoned(name)
-    return of is not None and (of == STATE_FILE or of.endswith(MARK))
+def _unfinished(directory: str, files: Files) -> list[str]:
+    """Marks, and state files and marks that a dead process did not write to their ends."""
+    names = [name for name in files.listdir(directory) if name.endswith((MARK, ".tmp"))]
+    of = {name: name if name.endswith(MARK) else abandoned(name) or "" for name in names}
+    return [name for name in names if of[name] == STATE_FILE or of[name].endswith(MARK)]
 
 
 def _refuse_taken(prefix: str, files: Files, *, data: bool = True) -> None:
     """Raise SaveError where a store has a file of this checkpoint; ``data`` includes data files."""
     directory, name = os.path.split(prefix)
     own = {name, index_path(name), record_file.path_of(name)}
-    for other in sorted(files.listdir(directory)):
+    for other in sorted(_beginning_with(name, directory, files)):
         if other in own or (data and record_file.shards_of(other, name) is not None):
             message = f"{prefix}: {other!r} already exists and is not overwritten"
             hint = "choose a name that does not exist yet; `save` finds one: no checkpoint is "
@@ -490,6 +521,11 @@ def _digest(prefix: str, files: Files) -> str | None:
     with contextlib.suppress(CheckpointError):
         return record_file.index_digest(prefix, files)
     return None
+
+
+def _beginning_with(name: str, directory: str, files: Files) -> set[str]:
+    """The names in a directory that begin with that of a checkpoint, its own among them."""
+    return {other for other in files.listdir(directory) if other.startswith(name)}
 
 
 def _rename(source: str, target: str, files: Files) -> None:
