@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tfckpt.live.checkpoint import Checkpoint
     from tfckpt.manager.checkpoint_manager import CheckpointManager
     from tfckpt.manager.directory import SaveReport
-    from tfckpt.pages.report_page import report_page
+    from tfckpt.pages.run_page import report_page
     from tfckpt.planning import Plan, RestoreReport, Status
     from tfckpt.policy import Policy
     from tfckpt.run import Run
@@ -77,7 +77,7 @@ _LAZY = {
     "prove": "tfckpt.tools.proving",
     "register_adaptation": "tfckpt.live.adapt",
     "replay": "tfckpt.tools.replay",
-    "report_page": "tfckpt.pages.report_page",
+    "report_page": "tfckpt.pages.run_page",
     "restore": "tfckpt.calls",
     "rewrite": "tfckpt.tools.rewriting",
     "suggest": "tfckpt.calls",

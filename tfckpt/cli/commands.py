@@ -368,29 +368,15 @@ def _of_config(file: str, name: str | None) -> Policy:
 
 
 def report(arguments: Namespace) -> int:
-    """Write a page, and show it with --open."""
-    from tfckpt.pages.report_page import report_page
+    """Write the page of a run, and show it with --open."""
+    from tfckpt.pages.run_page import report_page
 
-    about: Any = arguments.PATH
-    if arguments.model is not None:
-        from tfckpt.cli.plan import load_objects, plan_for
-
-        if arguments.B is not None:
-            raise UsageError("--model is for one checkpoint, or a config")
-        with contextlib.redirect_stdout(sys.stderr):  # what the model's code prints
-            objects = load_objects(arguments.model)
-            about = plan_for(arguments.PATH, arguments.model, objects)
-    elif arguments.B is not None:
-        from tfckpt.tools.comparison import diff as compared
-
-        about = compared(about, arguments.B, values=arguments.values, progress=progress)
     with _usage_errors(arguments):
         written = report_page(
-            about,
+            arguments.DIR,
             html=arguments.html,
             keep=_rules(arguments),
             checkpoint_name=arguments.checkpoint_name,
-            values=arguments.values,
             force=arguments.force,
         )
     print(f"{printable(written)}: written")
