@@ -111,10 +111,10 @@ def _listing(directory: str, files: Files) -> list[str]:
         except FileNotFoundError:
             return []
         except NotADirectoryError:
-            from tfckpt.stored.io.explain import Audience, look
+            from tfckpt.stored.io.explain import look
 
             findings = look(directory, files)
             hint = "use another directory, or move the file away"
             if findings.others:
-                hint = findings.others[0].how(Audience.CONFIG, directory)
+                hint = findings.others[0].how(directory)
             raise CheckpointNotFoundError(findings.state, path=directory, hint=hint) from None
