@@ -128,9 +128,7 @@ def test_what_is_there_is_said(tmp_path) -> None:
     assert "`restore: {first_of: [{directory: exports}, {path: exports/one}]}`" in lines("exports")
     said = lines("exports/one")
     assert "is a SavedModel, not a directory of checkpoints" in said
-    assert (
-        "model)`, in a config `restore: {path: exports/one}`" in said
-    )
+    assert "model)`, in a config `restore: {path: exports/one}`" in said
     # orbax/checkpoint/_src/metadata: each step is a directory with this file
     touch("orbax/3/_CHECKPOINT_METADATA", "orbax/12/_CHECKPOINT_METADATA")
     assert "holds '3', '12' (Orbax)" in lines("orbax")
@@ -175,10 +173,7 @@ def test_what_tf1_savers_wrote() -> None:
     assert "`tfckpt inspect one/model.ckpt-200` shows how TensorFlow converts it" in said
     said = lines("two")
     assert "holds 'model.ckpt-90', 'model.ckpt-200' (TF1's Saver)\n" in said
-    assert (
-        "to go on with it: `checkpoint_name: model.ckpt`; only to start from it: "
-        in said
-    )
+    assert "to go on with it: `checkpoint_name: model.ckpt`; only to start from it: " in said
 
 
 MEANT = {
