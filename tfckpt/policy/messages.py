@@ -7,6 +7,7 @@ what was expected. A misspelled key gets a suggestion from its own mapping.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_origin
@@ -235,17 +236,19 @@ def _flow(value: Any, plain: re.Pattern[str] = _NOTHING) -> str:
     return json.dumps(value, default=repr)
 
 
-def keys_of(model: type[BaseModel]) -> list[str]:
+@functools.cache
+def keys_of(model: type[BaseModel]) -> tuple[str, ...]:
     """The keys that a file may set in a model."""
     skip: Any = SkipJsonSchema
     fields = model.model_fields.items()
-    return [_key(n, f) for n, f in fields if not any(isinstance(m, skip) for m in f.metadata)]
+    return tuple(_key(n, f) for n, f in fields if not any(isinstance(m, skip) for m in f.metadata))
 
 
 def _key(name: str, field: FieldInfo) -> str:
     return field.validation_alias if isinstance(field.validation_alias, str) else name
 
 
+@functools.cache
 def _sections(root: type[BaseModel]) -> list[Any]:
     """The models of all sections of a config."""
     found = {root: None}
