@@ -41,6 +41,7 @@ from tfckpt.stored.bundles.bundle import Bundle, index_path
 from tfckpt.stored.commits import record_file
 from tfckpt.stored.commits.record_file import DRAFT, MARK, PART, is_part, parse
 from tfckpt.stored.commits.writer_lock import WriterLock
+from tfckpt.stored.io import limits
 from tfckpt.stored.io.files import (
     LOCAL,
     Files,
@@ -113,7 +114,7 @@ class Mark:
 
     def _now(self) -> bytes | None:
         try:
-            return content(self.path, self.files, record_file.MAX_BYTES)
+            return content(self.path, self.files, limits.RECORD)
         except FileNotFoundError:
             return None
         except CheckpointError:  # too long: it is no mark of ours

@@ -41,6 +41,7 @@ from tfckpt.core.inventory import (
     Root,
 )
 from tfckpt.errors import CheckpointError, DamagedCheckpointError, UnsupportedCheckpointError
+from tfckpt.stored.io import limits
 from tfckpt.stored.io.explain import DATA
 from tfckpt.stored.io.files import LOCAL, Files, content, reading
 
@@ -347,8 +348,6 @@ MARK = ".tfckpt.mark"
 DRAFT = ".tfckpt.draft"
 # Of a directory or a file with what is not in place yet.
 PART = ".tfckpt.part"
-# A million values, at about 200 bytes each.
-MAX_BYTES = 1 << 28
 _SHARD = re.compile(DATA)
 
 
@@ -366,7 +365,7 @@ def index_digest(prefix: str, files: Files = LOCAL) -> str:
     path = f"{prefix}.index"
     with reading(path):
         try:
-            return hashlib.sha256(content(path, files, MAX_BYTES)).hexdigest()
+            return hashlib.sha256(content(path, files, limits.RECORD)).hexdigest()
         except FileNotFoundError:
             raise DamagedCheckpointError("the index is missing", path=path) from None
 
@@ -415,7 +414,7 @@ def read_head(path: str, prefix: str, files: Files = LOCAL) -> CommitRecord | No
 def _read(path: str, prefix: str, files: Files, *, head: bool = False) -> CommitRecord | None:
     with reading(path):
         try:
-            data = content(path, files, MAX_BYTES)
+            data = content(path, files, limits.RECORD)
         except FileNotFoundError:
             return None
     return parse(data, path, prefix, head=head)
