@@ -168,7 +168,7 @@ def _listed(
 ) -> ListedCheckpoint:
     state, problem, readable, head = kind.value, "", True, None
     try:
-        head = record_file.read_head(record_file.path_of(prefix), prefix, files)
+        head = record_file.read_head(prefix, files)
         if kind in (CheckpointKind.TORN, CheckpointKind.DAMAGED):
             problem = _NO_INDEX
         elif head is None:

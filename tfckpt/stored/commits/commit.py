@@ -1,14 +1,17 @@
 """Commits, deletes and recovers checkpoints: one protocol for disks and object stores.
 
-A checkpoint *is* its commit record. Data and index under their final names mean nothing before it
-is there, so a save writes each file once, where it stays:
+A checkpoint is its index beside its commit record, or the draft of it. A save writes each file
+once, where it stays:
 
 1. a *mark*, ``ckpt-12.tfckpt.mark``: it holds the name, and says that something is unfinished;
 2. the data files, in another number than those of a checkpoint that is replaced;
 3. the record as a *draft*, ``ckpt-12.tfckpt.draft``; from here on whoever finds the index can
    complete the save;
-4. the index, which refers to the data;
-5. the draft becomes ``ckpt-12.tfckpt.json``: this is the commit.
+4. the index, which refers to the data: this is the commit;
+5. the draft becomes ``ckpt-12.tfckpt.json``, and the mark goes.
+
+Each file is synced when it is written, and the directory after 1, 3 and 4, so nothing is assumed of
+the order in which names reach the disk. A loss of power may bring the draft back, and take the mark.
 
 In a deletion the record becomes the mark, which takes no space on a full disk. Every save, deletion
 and move ends as what dead processes have begun does, by :func:`_end`: a draft that belongs to the
@@ -229,15 +232,16 @@ def write_checkpoint(
                 record = describe(bundle, result, tuple(sorted([*data, *others])))
             record_file.write_draft(prefix, record, files)  # 3.
             for other in others:
+                files.fsync_dir(parent)  # only the draft says that they belong to it
                 files.rename(join(prefix + PART, other), join(parent, other))
-            if others:
-                files.fsync_dir(parent)
+            files.fsync_dir(parent)
             if not replace:  # another process may have written it meanwhile
                 _refuse_taken(prefix, files, data=False)
             files.write_atomic(index_path(prefix), index)  # 4.
+            files.fsync_dir(parent)  # the commit, since readers take the draft
             if record_file.index_digest(prefix, files) != record.index_sha256:
                 raise _disturbed(prefix, "replaced its files")
-            _publish(prefix, files)  # 5. the commit
+            _publish(prefix, files)  # 5.
             if held.is_lost:
                 raise _disturbed(prefix, "treated its files as leftovers")
         except BaseException as error:
@@ -286,10 +290,10 @@ def _withdraw(
     if _digest(prefix, files) != record.index_sha256:
         return
     if before is None:
-        if _is_same(path, record, prefix, files):
+        if _is_recorded(record, prefix, files):
             _rename(path, prefix + DRAFT, files)
         _remove(index_path(prefix), files)
-        if _is_same(path, record, prefix, files):  # a recovery has completed it meanwhile
+        if _is_recorded(record, prefix, files):  # a recovery has completed it meanwhile
             _remove(path, files)
         return
     index, recorded = before
@@ -297,12 +301,16 @@ def _withdraw(
         _remove(path, files)
     elif content(path, files) != recorded:  # it was committed, so commit the other again
         files.write_atomic(prefix + DRAFT, recorded)
+        files.fsync_dir(os.path.split(prefix)[0])
     files.write_atomic(index_path(prefix), index)
+    files.fsync_dir(os.path.split(prefix)[0])
 
 
-def _is_same(path: str, record: CommitRecord, prefix: str, files: Files) -> bool:
-    """Whether a file has the record of the same index."""
-    found = _head(path, prefix, files)
+def _is_recorded(record: CommitRecord, prefix: str, files: Files) -> bool:
+    """Whether the record in place is that of the same index."""
+    found = None
+    with contextlib.suppress(CheckpointError):
+        found = record_file.read_head(prefix, files)
     return found is not None and found.index_sha256 == record.index_sha256
 
 
@@ -350,9 +358,10 @@ def recover(prefix: str, files: Files, *, undo: bool = False, mine: bool = True)
     ``undo`` removes a new one that could be completed. ``mine`` is whether only this process writes
     under the name; else nothing is done where locks do not tell.
     """
+    ended = files.renames and files.exists(prefix + DRAFT) and not files.exists(prefix + MARK)
     try:
-        mark = Mark(prefix, files)
-    except (FileNotFoundError, NotADirectoryError, BlockingIOError):
+        mark = Mark(prefix, files, b"" if ended else None)
+    except (FileNotFoundError, FileExistsError, NotADirectoryError, BlockingIOError):
         return
     except NotAFileError:  # a link, or a directory
         _remove(prefix + MARK, files)
@@ -362,7 +371,7 @@ def recover(prefix: str, files: Files, *, undo: bool = False, mine: bool = True)
             return
         if not mark.content.startswith(_MOVE) and not mark.deletes:
             mark.spoil()
-            draft = _head(prefix + DRAFT, prefix, files) if undo else None
+            draft = record_file.read_draft(prefix, files, head=True) if undo else None
             if draft and not files.exists(record_file.path_of(prefix)):
                 _withdraw(prefix, draft, None, files)
         _end(mark)
@@ -376,15 +385,12 @@ def _end(mark: Mark) -> None:
     if mark.content.startswith(_MOVE):
         _move(mark)
     elif draft:
-        if _is_same(path, draft, prefix, files):
+        if _is_recorded(draft, prefix, files):
             _remove(path, files)
         if _digest(prefix, files) == draft.index_sha256 or _used_shards(prefix, files) is None:
             _remove(index_path(prefix), files)
-    elif files.exists(prefix + DRAFT):
-        draft = _head(prefix + DRAFT, prefix, files)
-        if draft and draft.index_sha256 == _digest(prefix, files):
-            logging.info("%s: completed an interrupted save", prefix)
-            _publish(prefix, files)
+    else:
+        draft = _complete(prefix, files)
     names = {*files.listdir(parent)}
     own = {name + DRAFT, name + PART}
     small = {index_path(name), record_file.path_of(name), name + DRAFT}
@@ -399,10 +405,18 @@ def _end(mark: Mark) -> None:
     _remove(mark.path, files)
 
 
+def _complete(prefix: str, files: Files) -> CommitRecord | None:
+    """Publish a draft, which is returned, if it belongs to the index in place."""
+    draft = record_file.read_draft(prefix, files, head=True)
+    if draft and draft.index_sha256 == _digest(prefix, files):
+        logging.info("%s: completed an interrupted save", prefix)
+        _publish(prefix, files)
+    return draft
+
+
 def _publish(prefix: str, files: Files) -> None:
-    """Make the draft the record: the commit."""
+    """Make the draft the record."""
     _rename(prefix + DRAFT, record_file.path_of(prefix), files)
-    files.fsync_dir(os.path.split(prefix)[0])
     if not files.renames and not files.exists(index_path(prefix)):  # its writer has undone it
         _remove(record_file.path_of(prefix), files)
 
@@ -437,6 +451,7 @@ def move_away(prefix: str, name: str, files: Files) -> str:
         raise _in_use(prefix)
     what = _MOVE + os.fsencode(f"{_digest(prefix, files) or ''} {name}\n")
     files.write_atomic(prefix + MARK, what)  # never half of it: that would be a save
+    files.fsync_dir(os.path.split(prefix)[0])
     with Mark(prefix, files) as mark:
         _end(mark)
     return join(join(os.path.split(prefix)[0], QUARANTINE), name)
@@ -469,8 +484,8 @@ def claim(directory: str, checkpoint_name: str | None, files: Files) -> int:
     numbered = re.compile(re.escape(checkpoint_name or "") + r"-([0-9]{1,18})")
     recovered = [0]
     for name in files.listdir(directory):
-        if name.endswith(MARK):
-            match = numbered.fullmatch(of := name.removesuffix(MARK))
+        if name.endswith((MARK, DRAFT)):
+            match = numbered.fullmatch(of := name.rpartition(".tfckpt.")[0])
             recovered += [int(match[1])] if match else []
             recover(join(directory, of), files, mine=match is not None)
         elif _is_half_written(name):
@@ -480,7 +495,8 @@ def claim(directory: str, checkpoint_name: str | None, files: Files) -> int:
 
 def sweep(directory: str, files: Files) -> None:
     """:func:`claim` for a command that changes nothing else, if there is anything to recover."""
-    if any(name.endswith(MARK) or _is_half_written(name) for name in files.listdir(directory)):
+    names = files.listdir(directory)
+    if any(name.endswith((MARK, DRAFT)) or _is_half_written(name) for name in names):
         claim(directory, None, files)
 
 
@@ -565,13 +581,6 @@ def _refuse_taken(prefix: str, files: Files, *, data: bool = True) -> None:
             if not files.renames:
                 hint += "; `save` finds one: no checkpoint is replaced in an object store"
             raise NameTakenError(message, hint=hint)
-
-
-def _head(path: str, prefix: str, files: Files) -> CommitRecord | None:
-    """A record without its values; None where it cannot be read."""
-    with contextlib.suppress(CheckpointError):
-        return record_file.read_head(path, prefix, files)
-    return None
 
 
 def _digest(prefix: str, files: Files) -> str | None:
