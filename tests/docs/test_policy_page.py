@@ -26,7 +26,6 @@ HEADINGS = {
     "Export": "manager.export",
     "Restore": "restore",
     "Source": "a source",
-    "Latest": "average",
     "Policy": "a policy",
     "Rename": "rename",
     "OptimizerRules": "optimizer",

@@ -116,7 +116,6 @@ def save(name: str, version: int) -> Step:
 SCENARIOS: dict[str, tuple[Step, ...]] = {
     "first save": (save("ckpt-1", 1),),
     "two names": (save("ckpt-1", 1), save("ckpt-2", 2)),
-    "new name": (Step("save_new", 1, "ckpt-1"),),
     "keep one": (Step("number", 1), Step("number", 2), Step("number", 3)),
     "over": (save("ckpt-1", 1), save("ckpt-1", 2), save("ckpt-1", 3)),
     "again": (save("ckpt-1", 1), Step("delete", ABSENT, "ckpt-1"), save("ckpt-1", 2)),
@@ -249,8 +248,7 @@ class Program:
         elif step.kind == "export":
             protocol.export(prefix, exported(step.version), self._files)
         else:
-            write = protocol.save if step.kind == "save" else protocol.save_new
-            write(prefix, values_of(step.version), self._files)
+            protocol.save(prefix, values_of(step.version), self._files)
         return step.name
 
     def _read(self, name: str) -> None:

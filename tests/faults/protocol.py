@@ -1,10 +1,10 @@
 """How a checkpoint is saved, replaced, deleted, recovered and read, without TensorFlow.
 
 What stands here is all that the enumeration of faults knows of how a save commits. Each function is
-what a program's call comes down to: `save` is ``Checkpoint.write``, `save_new` is ``rewrite``,
-`save_numbered` is ``CheckpointManager.save`` with ``max_to_keep``, `delete` is ``prune``, `export`
-is ``convert``, `quarantine` is ``verify --quarantine``, `recover` is what a manager or a command
-does first in a directory.
+what a program's call comes down to: `save` is ``Checkpoint.write``, `save_numbered` is
+``CheckpointManager.save`` with ``max_to_keep``, `delete` is ``prune``, `export` is ``export``,
+`quarantine` is ``verify --quarantine``, `recover` is what a manager or a command does first in a
+directory.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ import re
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+from zoo.bundles import write_bundle, write_data
+
 from tfckpt.core.inventory import Entry, Inventory, Role
 from tfckpt.errors import CheckpointError, CheckpointNotFoundError, TfckptError
 from tfckpt.manager.directory import Directory
 from tfckpt.manager.retention import decide
 from tfckpt.policy import Keep
-from tfckpt.stored.bundles.write import BundleWriter
 from tfckpt.stored.commits import commit, discovery, new_file, numbering
-from tfckpt.stored.commits.commit import CheckpointValue, write_checkpoint, write_values
+from tfckpt.stored.commits.commit import write_checkpoint
 from tfckpt.stored.commits.discovery import CheckpointKind
 from tfckpt.stored.commits.numbering import Ticket
 from tfckpt.stored.commits.record_file import CommitRecord
@@ -53,16 +54,6 @@ def save(prefix: str, values: Values, files: Files) -> None:
     write_checkpoint(prefix, _writing(prefix, values, files), _describing(prefix), files)
 
 
-def save_new(prefix: str, values: Values, files: Files) -> None:
-    """Write a checkpoint under a name that is free, else raise SaveError."""
-    given = [
-        CheckpointValue(key, value.nbytes, lambda value=value: value)
-        for key, value in values.items()
-    ]
-    largest = max(value.nbytes for value in values.values())
-    write_values(prefix, given, _describing(prefix), shard_bytes=largest, files=files)
-
-
 def save_numbered(directory: str, values: Values, files: Files, keep: int | None = None) -> str:
     """Write a checkpoint under the next number, then delete all but the newest; its prefix."""
     held = Directory(directory, NAME, files)
@@ -76,8 +67,8 @@ def save_numbered(directory: str, values: Values, files: Files, keep: int | None
     with contextlib.suppress(CheckpointError):  # it is saved, whatever follows
         found = held.checkpoints()
         rules = [Keep(latest=keep)] if keep else []
-        decision = decide(held.saved(found), rules, anchor=0.0)
-        held.release(found, decision)
+        saved = held.saved(found)
+        held.release(found, saved, decide(saved, rules, anchor=0.0))
     return prefix
 
 
@@ -86,7 +77,7 @@ def delete(prefix: str, files: Files) -> None:
     directory, name = os.path.split(prefix)
     held = Directory(directory, name.rpartition("-")[0], files)
     held.claim()
-    held.delete(prefix)
+    commit.delete(prefix, files)
 
 
 def quarantine(prefix: str, files: Files) -> None:
@@ -172,9 +163,7 @@ class Process:
 
 def write_plain(prefix: str, values: Values, shards: int, files: Files) -> None:
     """Write a checkpoint as another program does: data, then the index, and no record."""
-    with BundleWriter(prefix, shards, files) as writer:
-        _add(writer, values, shards)
-        writer.finish()
+    write_bundle(prefix, values, shards, _in_turn(values, shards), files)
 
 
 def _writing(
@@ -184,16 +173,13 @@ def _writing(
         shards = len(values)  # so many, or more: a number that no file of the name has
         while shards in taken:
             shards += 1
-        with BundleWriter(prefix, shards, files) as writer:
-            _add(writer, values, len(values))
-            return writer.index(), None
+        return write_data(prefix, values, shards, _in_turn(values, len(values)), files), None
 
     return write
 
 
-def _add(writer: BundleWriter, values: Values, shards: int) -> None:
-    for number, (key, value) in enumerate(values.items()):
-        writer.add(key, value, number % shards)
+def _in_turn(values: Values, shards: int) -> Callable[[str], int]:
+    return {key: number % shards for number, key in enumerate(values)}.__getitem__
 
 
 def _describing(prefix: str) -> Callable[[Bundle, Any, tuple[str, ...]], CommitRecord]:

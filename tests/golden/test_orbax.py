@@ -64,9 +64,9 @@ def test_a_step_and_the_newest_step_are_restored_with_the_optimizer(path: str, t
     assert [one.name for one in report.plan.steps if one.status == "MISSING"] == ["seed/dropout"]
 
 
-def test_weights_alone_are_restored_and_converted(tmp_path) -> None:
+def test_weights_alone_are_restored_and_exported(tmp_path) -> None:
     copy = tmp_path / "copy.safetensors"
-    assert main(["tfckpt", "convert", str(WRITTEN / "jax/3"), str(copy)]) == 0
+    assert main(["tfckpt", "export", str(WRITTEN / "jax/3"), str(copy)]) == 0
     for source in (WRITTEN / "jax/3", copy):
         model, values = model_of()
         assert tfckpt.plan(source, model).ok

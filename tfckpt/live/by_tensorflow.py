@@ -20,9 +20,9 @@ from absl import logging
 
 from tfckpt.errors import RestoreError
 from tfckpt.live.paths import without_pattern
-from tfckpt.stored.bundles.bundle import Bundle
+from tfckpt.stored.bundles.bundle import Bundle, data_path, index_path
 from tfckpt.stored.bundles.keys import OBJECT_GRAPH, edges, object_graph
-from tfckpt.stored.bundles.write import BundleWriter
+from tfckpt.stored.bundles.write import Shard, encode_index
 from tfckpt.stored.commits.record_file import parts
 from tfckpt.stored.io.explain import DATA
 from tfckpt.stored.io.files import LOCAL, SCRATCH, Files, files_of, join
@@ -158,10 +158,12 @@ def _keys_below(bundle: Bundle, keys: Iterable[str]) -> set[str]:
 def _copied(bundle: Bundle, keys: Collection[str], files: Files, directory: str) -> str:
     """The prefix of a local copy of some values, and of what registered savers wrote."""
     target, parent = join(directory, _NAME), os.path.split(bundle.prefix)[0]
-    with BundleWriter(target, files=SCRATCH) as writer:
+    shard = Shard(data_path(target, 0, 1), 0, SCRATCH)
+    with contextlib.closing(shard):
         for key in sorted({OBJECT_GRAPH, *keys} & bundle.entries.keys()):
-            _add(writer, key, bundle)
-        writer.finish()
+            _add(shard, key, bundle)
+        shard.finish()
+    SCRATCH.write_atomic(index_path(target), encode_index(shard.coded, 1))
     name = os.path.split(bundle.prefix)[1]
     for file in parts(bundle.prefix, {*files.listdir(parent)}, files):
         if file.startswith(name) and not _WRITTEN_ANEW.fullmatch(file.removeprefix(name)):
@@ -169,13 +171,13 @@ def _copied(bundle: Bundle, keys: Collection[str], files: Files, directory: str)
     return target
 
 
-def _add(writer: BundleWriter, key: str, bundle: Bundle) -> None:
+def _add(shard: Shard, key: str, bundle: Bundle) -> None:
     """Copy a value as it is stored; one that is stored in slices becomes whole."""
     entry = bundle.entries[key]
     if entry.sliced:
-        writer.add(key, bundle.read(key))
+        shard.add(key, entry.dtype, entry.shape, (bundle.read(key),))
     else:
-        writer.add_raw(key, entry, bundle.read_raw(key))
+        shard.add_raw(key, entry, bundle.read_raw(key))
 
 
 def _copy(source: str, source_files: Files, target: str, files: Files) -> None:

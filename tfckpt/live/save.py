@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
-import errno
 import inspect
 import math
 import os
@@ -46,8 +45,8 @@ from tfckpt.stored.bundles.write import (
 from tfckpt.stored.commits import record_file
 from tfckpt.stored.commits.commit import write_checkpoint
 from tfckpt.stored.commits.record_file import PART
+from tfckpt.stored.io import state_file
 from tfckpt.stored.io.files import LOCAL, Files, join
-from tfckpt.stored.io.state_file import STATE_FILE, render
 from tfckpt.version import __version__
 
 if TYPE_CHECKING:
@@ -61,7 +60,6 @@ if TYPE_CHECKING:
     from tfckpt.stored.commits.commit import Mark
 
 PIECE = 1 << 26  # bytes that are copied off an accelerator at a time
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 _FULL_TO_TENSORFLOW = tf.errors.ResourceExhaustedError
 
 
@@ -120,7 +118,8 @@ def as_save_errors(prefix: str, disk_space: Callable[[], str] = str) -> Iterator
     except SaveError:
         raise
     except (OSError, CheckpointError, tf.errors.OpError) as error:
-        full = getattr(error, "errno", None) in _FULL or isinstance(error, _FULL_TO_TENSORFLOW)
+        full = isinstance(error, _FULL_TO_TENSORFLOW)
+        full = full or getattr(error, "errno", None) in state_file.FULL
         more = f"; {text}" if full and (text := disk_space()) else ""
         save_error = SaveError(
             f"{prefix}: the checkpoint could not be written: {error}{more}",
@@ -434,7 +433,8 @@ def _versions() -> dict[str, str]:
 def write_state(directory: str, name: str, files: Files) -> None:
     """Name one checkpoint in the state file, as TensorFlow does after each ``save``."""
     try:
-        files.write_atomic(join(directory, STATE_FILE), render(name, [name]))
+        path = join(directory, state_file.STATE_FILE)
+        state_file.write_state(path, state_file.render(name, [name]), files)
     except OSError as error:
         logging.warning("the state file for TensorFlow's tools was not written: %s", error)
 

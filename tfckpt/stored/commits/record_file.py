@@ -45,13 +45,13 @@ from tfckpt.stored.io.explain import DATA
 from tfckpt.stored.io.files import LOCAL, Files, content, reading
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
 FORMAT = 1
 MAX_DIGITS = 20
 _ENTRIES = b'"entries": ['
 _SEAL = b',\n"sha256": "'
-_DATA = re.compile(rf"(.+){DATA}", re.DOTALL)
+_DATA = re.compile(rf"(?P<name>.*){DATA}", re.DOTALL)
 _NOT_A_SAVERS = re.compile(
     rf".*({DATA}|\.index|\.tfckpt\.(?:json|mark|draft|part)|\.[0-9a-f]{{8}}\.tmp|_temp)",
     re.DOTALL,
@@ -300,7 +300,7 @@ def _files(names: Sequence[str], base: str) -> tuple[str, ...]:
 
     If the checkpoint was copied or renamed, its files have the new name, too.
     """
-    written = next((m[1] for name in names if (m := _DATA.fullmatch(name))), base)
+    written = next((m["name"] for name in names if (m := _DATA.fullmatch(name))), base)
     own = tuple(base + n[len(written) :] if n.startswith(written) else "" for n in names)
     for name, file in zip(names, own, strict=True):
         if not is_part(file, base):
@@ -319,7 +319,7 @@ def is_part(file: str, base: str) -> bool:
     >>> is_part("ckpt-1.json", "ckpt-1"), is_part("ckpt-12.json", "ckpt-1")
     (True, False)
     """
-    if re.fullmatch(re.escape(base) + DATA, file):
+    if shards_of(file, base) is not None:
         return True
     plain = os.path.split(file)[1] == file and not {"/", "\0"} & set(file)
     ours = file.startswith(base) and not file[len(base) : len(base) + 1].isalnum()
@@ -331,10 +331,7 @@ def _check(facts: _Facts, structure: _Structure, names: Collection[str]) -> None
     if datetime.datetime.fromisoformat(facts.created).utcoffset() != datetime.timedelta(0):
         raise ValueError("'created' must be an ISO 8601 time in UTC")
     for restored in facts.lineage:
-        shares = [share for source in restored.sources for share in source.average]
-        if not all(0 <= share.weight <= 1 for share in shares) or any(
-            count < 0 for count in restored.counts.values()
-        ):
+        if any(count < 0 for count in restored.counts.values()):
             raise ValueError("'lineage' contains a number that is out of range")
     counts = collections.Counter(component for component, _ in structure.roots.values())
     again = {k for k, (name, _) in structure.roots.items() if counts[name] > 1 and k != name}
@@ -433,13 +430,27 @@ def _read(path: str, prefix: str, files: Files, *, head: bool = False) -> Commit
 
 def parts(prefix: str, names: set[str], files: Files = LOCAL) -> list[str]:
     """The file names of a checkpoint, in the listing ``names``: record, index, then the others."""
-    name = os.path.split(prefix)[1]
-    first = [path_of(name), f"{name}.index", *([name] if name else [])]
-    rest = {file for file in names if shards_of(file, name) is not None}
+    name, head = os.path.split(prefix)[1], None
     with contextlib.suppress(CheckpointError):
-        if head := read_head(prefix, files):
-            rest |= names & {*head.files}
+        head = read_head(prefix, files)
+    return parts_of(name, names, data_files(names).get(name, ()), head)
+
+
+def parts_of(
+    name: str, names: set[str], data: Iterable[str], head: CommitRecord | None
+) -> list[str]:
+    """The same, of a checkpoint whose data files and record are known."""
+    first = [path_of(name), f"{name}.index", *([name] if name else [])]
+    rest = {*data, *(names & {*head.files} if head else ())}
     return [*(file for file in first if file in names), *sorted(rest - {*first})]
+
+
+def data_files(names: Iterable[str]) -> dict[str, list[str]]:
+    """The name of each checkpoint in a listing → its data files."""
+    found: dict[str, list[str]] = {}
+    for match in filter(None, map(_DATA.fullmatch, names)):
+        found.setdefault(match["name"], []).append(match[0])
+    return found
 
 
 def shards_of(file: str, name: str) -> int | None:

@@ -44,8 +44,11 @@ SUFFIX = re.compile(rf"(?:\.index|{DATA}|\.meta|\.tfckpt\.json)\Z")
 # Inside of a SavedModel directory.
 VARIABLES = "/variables/variables"
 SAVED_MODELS = ("saved_model.pb", "saved_model.pbtxt")
-# A file of TF1's Saver, version 1, which returns the name with question marks for the number.
-_SHARD = re.compile(r"(?P<of>.*)-(?P<number>[0-9]{5}|\?{5})-of-(?P<total>[0-9]{5})", re.DOTALL)
+# The end of a LevelDB table: of an index, or of a whole checkpoint in TF1's format version 1.
+TABLE_END = bytes.fromhex("57fb808b247547db")
+_INDEX_FIELD = b"\x08"  # the first one of the header in an index; after the lengths of its entry
+# After the prefix in the name of one of several files in that format, and of all of them.
+_V1_SHARD = re.compile(r"-(?:[0-9]{5}|\?{5})(?P<of>-of-[0-9]{5})\Z")
 _SHOWN = 5
 _GZIP = b"\x1f\x8b"
 # Suffixes of Keras files, and others, that are a checkpoint each.
@@ -195,7 +198,7 @@ def is_checkpoint(path: str, files: Files) -> bool:
     name = os.path.split(path)[1]
     if SUFFIX.search(path) or path.endswith(SINGLE_FILES) or name == _STATE:
         return True
-    if files.exists(path + _INDEX) or shards_of(path, files) or _names(path, files) is not None:
+    if files.exists(path + _INDEX) or _names(path, files) is not None:
         return True
     suppress = contextlib.suppress(OSError, CheckpointError)
     with suppress, contextlib.closing(files.open_read(path)) as handle:
@@ -391,8 +394,9 @@ def not_found(prefix: str, files: Files) -> CheckpointError:
     elif name in SAVED_MODELS and name in beside:
         message = "is the graph of a SavedModel, not its variables"
         hint = f"Use the directory, {directory or '.'!r}."
-    elif name in beside:
-        return _other_format(prefix, files)
+    elif (v1 := _v1_shards(name, beside)) or name in beside:
+        file, whole = v1 or (name, name)
+        return _other_format(join(directory, file), join(directory, whole), files)
     elif any(other.startswith(f"{name}.data-") for other in beside):
         message = f"the index file {name + '.index'!r} is missing, but data files exist"
         if name + ".tfckpt.json" in beside:
@@ -402,53 +406,6 @@ def not_found(prefix: str, files: Files) -> CheckpointError:
     else:
         hint = _similar(directory, name, beside) or _meant(prefix, files)
     return CheckpointNotFoundError(message, path=prefix, hint=hint)
-
-
-def shards_of(prefix: str, files: Files) -> list[str]:
-    """The existing files of a sharded TF1 checkpoint (version 1); its prefix may end with
-    ``-?????-of-00002``.
-    """
-    directory, name = os.path.split(prefix)
-    sharded = _SHARD.fullmatch(name)
-    if sharded and "?" not in sharded["number"]:
-        return []
-    of, total = (sharded["of"], sharded["total"]) if sharded else (name, None)
-    if not of or of.endswith(".data"):
-        return []
-    shards = []
-    for other in _names(directory, files) or ():
-        match = _SHARD.fullmatch(other)
-        if match and match["of"] == of and total in (None, match["total"]):
-            shards.append(join(directory, other))
-    return sorted(shards)
-
-
-def saver_v1_files(prefix: str, files: Files) -> list[str]:
-    """All files of a TF1 checkpoint (version 1), in order."""
-    directory, name = os.path.split(prefix)
-    sharded = _SHARD.fullmatch(name)
-    if sharded and sharded["number"].isdigit() and int(sharded["total"]) > 1:
-        message = f"is one of the {int(sharded['total'])} files of a TF1 checkpoint (version 1)"
-        hint = f"Use {join(directory, sharded['of'])!r}."
-        raise CheckpointNotFoundError(message, path=prefix, hint=hint)
-    shards = shards_of(prefix, files)
-    if not shards:
-        return [prefix]
-    totals = sorted({path[-5:] for path in shards})
-    if len(totals) > 1:
-        stem = shards[0][: -len("00000-of-00000")]
-        message = f"several checkpoints have this name, with {' and '.join(totals)} files"
-        raise CheckpointNotFoundError(
-            message, path=prefix, hint=f"Use '{stem}?????-of-{totals[0]}'."
-        )
-    stem, total = shards[0][: -len("00000-of-00000")], totals[0]
-    for number in range(int(total)):
-        path = f"{stem}{number:05d}-of-{total}"
-        if path not in shards:
-            message = "this file of the checkpoint is missing"
-            hint = "Copy it next to the other files; each file lists only its own values."
-            raise DamagedCheckpointError(message, path=path, hint=hint)
-    return shards
 
 
 def _with_index(names: Iterable[str]) -> list[str]:
@@ -483,9 +440,32 @@ def _meant(prefix: str, files: Files) -> str:
     return look(prefix, files).meant or f"There is no checkpoint in {directory or '.'!r}."
 
 
-def _other_format(path: str, files: Files) -> CheckpointError:
+def _v1_shards(name: str, beside: Iterable[str]) -> tuple[str, str] | None:
+    """The first of several files in TF1's format version 1, and TensorFlow's name for all."""
+    given = _V1_SHARD.search(name)
+    stem = name[: given.start()] if given else name
+    for other in sorted(beside):
+        found = _V1_SHARD.search(other.removeprefix(stem)) if other.startswith(stem) else None
+        if found and not found.start() and (not given or given["of"] == found["of"]):
+            return other, f"{stem}-?????{found['of']}"
+    return None
+
+
+# TensorFlow's own reader and writer: those of `tf.train.load_checkpoint` lack some dtypes.
+_CONVERT = """\
+TensorFlow converts it to {target!r}
+    import tensorflow as tf
+    types = tf.train.load_checkpoint({path!r}).get_variable_to_dtype_map()
+    names = {{"tensor_names": [*types], "shape_and_slices": [""] * len(types)}}
+    values = tf.raw_ops.RestoreV2(prefix={path!r}, dtypes=[*types.values()], **names)
+    tf.raw_ops.SaveV2(prefix={target!r}, tensors=values, **names)"""
+
+
+def _other_format(path: str, whole: str, files: Files) -> CheckpointError:
+    """The error for a file; ``whole`` is TensorFlow's name for the checkpoint it is of."""
     with reading(path), contextlib.closing(files.open_read(path)) as handle:
         head = handle.pread(0, 64)
+        tail = handle.pread(max(handle.size - len(TABLE_END), 0), len(TABLE_END))
     if head.startswith(LFS_POINTER):
         return CheckpointNotFoundError("is a Git LFS pointer", path=path, hint=LFS_HINT)
     if head.startswith(_GZIP):
@@ -495,4 +475,12 @@ def _other_format(path: str, files: Files) -> CheckpointError:
         message = "is the state file of a checkpoint directory, not a checkpoint prefix"
         hint = f"Use a checkpoint prefix, or the directory {os.path.split(path)[0] or '.'!r}."
         return CheckpointNotFoundError(message, path=path, hint=hint)
+    if tail == TABLE_END and head[3:4] == _INDEX_FIELD:
+        message = "is the index of a checkpoint, but is not named '….index'"
+        hint = "Name it like its data files, with `.index` for `.data-…`, and give the prefix."
+        return CheckpointNotFoundError(message, path=path, hint=hint)
+    if tail == TABLE_END:
+        message = "is a checkpoint in TF1's format version 1, which tfckpt does not read"
+        hint = _CONVERT.format(path=whole, target=f"{_V1_SHARD.sub('', whole)}-v2")
+        return UnsupportedCheckpointError(message, path=whole, hint=hint)
     return CheckpointNotFoundError("is not a file of a checkpoint", path=path)

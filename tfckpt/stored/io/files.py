@@ -384,7 +384,7 @@ class LocalFiles:
         Path(target).hardlink_to(source)
 
     def identity(self, path: str) -> str:
-        status = Path(path).stat()
+        status = os.stat(path)  # noqa: PTH116  called for each file of a directory
         return f"{status.st_dev}:{status.st_ino}"
 
     def listdir(self, path: str) -> list[str]:
@@ -397,7 +397,7 @@ class LocalFiles:
         return Path(path).is_dir() and not Path(path).is_symlink()
 
     def status(self, path: str) -> tuple[int, float]:
-        status = Path(path).stat()
+        status = os.stat(path)  # noqa: PTH116  called for each file of a directory
         return status.st_size, status.st_mtime
 
     def remove(self, path: str) -> None:
