@@ -30,7 +30,7 @@ import os
 import re
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from absl import logging
 
@@ -40,7 +40,7 @@ from tfckpt.errors import (
     NameTakenError,
     SaveError,
 )
-from tfckpt.stored.bundles.bundle import Bundle, index_path
+from tfckpt.stored.bundles.bundle import Bundle, data_path, index_path
 from tfckpt.stored.commits import record_file
 from tfckpt.stored.commits.record_file import DRAFT, MARK, PART, is_part, parse
 from tfckpt.stored.commits.writer_lock import WriterLock
@@ -57,13 +57,11 @@ from tfckpt.stored.io.locks import NotAFileError
 from tfckpt.stored.io.state_file import STATE_FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Collection, Iterator, Sequence
 
     from typing_extensions import Self
 
     from tfckpt.stored.commits.record_file import CommitRecord
-
-_Result = TypeVar("_Result")
 
 QUARANTINE = "quarantine"
 _MOVE = b"move "
@@ -180,86 +178,95 @@ def _in_use(prefix: str) -> InUseError:
     return InUseError(message, hint="choose another name, or wait for it")
 
 
-def write_checkpoint(
-    prefix: str,
-    write: Callable[[frozenset[int]], tuple[bytes, _Result]],
-    describe: Callable[[Bundle, _Result, tuple[str, ...]], CommitRecord],
-    files: Files = LOCAL,
-    *,
-    mark: Mark | None = None,
-) -> CommitRecord:
-    """Write a checkpoint and commit it.
+@contextlib.contextmanager
+def saving(prefix: str, files: Files = LOCAL, mark: Mark | None = None) -> Iterator[Saving]:
+    """A save under this name: in the block data files are written, then it is committed.
 
-    ``write`` writes the data files, of which none may have one of the given total numbers, and
-    returns the index; what else it leaves in :data:`PART` belongs to the checkpoint, too. In a
-    store, the name must be free.
+    A block that raises leaves what was before. In a store, the name must be free.
     """
-    parent, name = os.path.split(prefix)
     with mark or begin_named(prefix, files) as held:  # 1.
-        before, record = None, None
+        save = Saving(held)
         try:
-            if files.renames:
-                before = _before(prefix, files)
-            else:
+            if not files.renames:
                 _refuse_taken(prefix, files)
             _remove(prefix + PART, files)  # of others, such as a link: what is in it is moved
-            names = _beginning_with(name, parent, files)
-            counts = frozenset(filter(None, (record_file.shards_of(n, name) for n in names)))
-            index, result = write(counts)  # 2. the data files
-            others = _others(prefix, files)
-            with Bundle.open(prefix, files, index=index) as bundle:
-                data = [os.path.split(bundle.path(n))[1] for n in range(bundle.index.num_shards)]
-                record = describe(bundle, result, tuple(sorted([*data, *others])))
-            record_file.write_draft(prefix, record, files)  # 3.
-            for other in others:
-                files.fsync_dir(parent)  # only the draft says that they belong to it
-                files.rename(join(prefix + PART, other), join(parent, other))
-            files.fsync_dir(parent)
-            if not files.renames:  # another process may have written it meanwhile
-                _refuse_taken(prefix, files, data=False)
-            files.write_atomic(index_path(prefix), index)  # 4.
-            files.fsync_dir(parent)  # the commit, since readers take the draft
-            if record_file.index_digest(prefix, files) != record.index_sha256:
-                raise _disturbed(prefix, "replaced its files")
-            _publish(prefix, files)  # 5.
-            if held.is_lost:
-                raise _disturbed(prefix, "treated its files as leftovers")
+            yield save
         except BaseException as error:
-            _undo(held, record, before, error)
+            save.undo(error)
             raise
         with contextlib.suppress(OSError):  # it is committed; the next one ends the rest
             _end(held)
-    return record
+
+
+class Saving:
+    """A save whose data files the caller writes.
+
+    What else it leaves in :data:`PART` belongs to the checkpoint, too.
+    """
+
+    def __init__(self, mark: Mark) -> None:
+        self._mark = mark
+        self._others: Sequence[str] = ()
+        self._before: tuple[bytes, bytes] | None = None
+        self._record: CommitRecord | None = None
+
+    @property
+    def taken(self) -> frozenset[int]:
+        """The total numbers of data files of this name, which the new ones must not have."""
+        parent, name = os.path.split(self._mark.prefix)
+        names = _beginning_with(name, parent, self._mark.files)
+        return frozenset(filter(None, (record_file.shards_of(other, name) for other in names)))
+
+    def files(self, num_shards: int) -> tuple[str, ...]:
+        """All that was written: so many data files, and those of registered savers."""
+        name = os.path.split(self._mark.prefix)[1]
+        self._others = _others(self._mark.prefix, self._mark.files)
+        data = [data_path(name, number, num_shards) for number in range(num_shards)]
+        return tuple(sorted([*data, *self._others]))
+
+    def commit(self, record: CommitRecord, index: bytes) -> None:
+        """Commit the :meth:`files` of the record, which are on disk, with their index."""
+        prefix, files = self._mark.prefix, self._mark.files
+        parent = os.path.split(prefix)[0]
+        self._before, self._record = _before(prefix, files), record
+        record_file.write_draft(prefix, record, files)  # 3.
+        for other in self._others:
+            files.fsync_dir(parent)  # only the draft says that they belong to it
+            files.rename(join(prefix + PART, other), join(parent, other))
+        files.fsync_dir(parent)
+        if not files.renames:  # another process may have written it meanwhile
+            _refuse_taken(prefix, files, data=False)
+        files.write_atomic(index_path(prefix), index)  # 4.
+        files.fsync_dir(parent)  # the commit, since readers take the draft
+        if record_file.index_digest(prefix, files) != record.index_sha256:
+            raise _disturbed(prefix, "replaced its files")
+        _publish(prefix, files)  # 5.
+        if self._mark.is_lost:
+            raise _disturbed(prefix, "treated its files as leftovers")
+
+    def undo(self, error: BaseException) -> None:
+        """End a save that has failed, whose index may be in place: what was is there again."""
+        prefix, files = self._mark.prefix, self._mark.files
+        try:
+            if self._mark.is_of_another:
+                return
+            if self._record is not None:
+                _withdraw(prefix, self._record, self._before, files)
+            _end(self._mark)
+        except OSError:
+            raise SaveError(
+                f"{prefix}: the checkpoint could not be written: {error}",
+                hint="partial files could not be removed either; the next save into this directory "
+                "completes the checkpoint if all of it was written, and removes it otherwise",
+            ) from error
 
 
 def _before(prefix: str, files: Files) -> tuple[bytes, bytes] | None:
-    """Index and record of the checkpoint that is replaced."""
+    """Index and record of the checkpoint that is replaced, if one is."""
     path = record_file.path_of(prefix)
-    if not files.exists(index_path(prefix)):
+    if not files.renames or not files.exists(index_path(prefix)):
         return None
     return content(index_path(prefix), files), content(path, files) if files.exists(path) else b""
-
-
-def _undo(
-    mark: Mark,
-    record: CommitRecord | None,
-    before: tuple[bytes, bytes] | None,
-    error: BaseException,
-) -> None:
-    """End a save that has failed, whose index may be in place: what was before is there again."""
-    prefix, files = mark.prefix, mark.files
-    try:
-        if mark.is_of_another:
-            return
-        if record is not None:
-            _withdraw(prefix, record, before, files)
-        _end(mark)
-    except OSError:
-        raise SaveError(
-            f"{prefix}: the checkpoint could not be written: {error}",
-            hint="partial files could not be removed either; the next save into this directory "
-            "completes the checkpoint if all of it was written, and removes it otherwise",
-        ) from error
 
 
 def _withdraw(
