@@ -178,7 +178,7 @@ def _listed(
     state, problem, readable, head, recorded = kind.value, "", True, None, None
     directory, name = os.path.split(prefix)
     try:
-        head = recorded = record_file.read_head(record_file.path_of(prefix), prefix, files)
+        head = recorded = record_file.read_head(prefix, files)
         if kind in (CheckpointKind.TORN, CheckpointKind.DAMAGED):
             problem = _NO_INDEX
         elif head is None:
