@@ -28,7 +28,6 @@ _KEYS: Final[dict[str, dict[str, dict[str, Any]]]] = {
     },
     "manager": {
         "backup_dir": {"directory": "runs/first"},
-        "best": {"keep": _BEST},
         "checkpoint_interval": {"save": {"every_steps": 100}},
         "delete_checkpoint": {"max_to_keep": 3},
         "experimental_enable_async_checkpoint": {"enable_async": True},
