@@ -30,7 +30,7 @@ def schema() -> dict[str, Any]:
     )
     keep["dependentRequired"] = {"monitor": ["best"], "mode": ["best"]}
     for name in ("Source", "OnlySource"):
-        _one_of(kinds[name], ["path"], ["directory"], ["average"], ["all_of"])
+        _one_of(kinds[name], ["path"], ["directory"], ["all_of"])
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **generated}
 
 

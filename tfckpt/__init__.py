@@ -39,15 +39,15 @@ if TYPE_CHECKING:
     from tfckpt.live.checkpoint import Checkpoint
     from tfckpt.manager.checkpoint_manager import CheckpointManager
     from tfckpt.manager.directory import SaveReport
-    from tfckpt.pages.report_page import report_page
+    from tfckpt.pages.run_page import report_page
     from tfckpt.planning import Plan, RestoreReport, Status
     from tfckpt.policy import Policy
     from tfckpt.run import Run
     from tfckpt.tools.comparison import diff
     from tfckpt.tools.doctor import doctor
+    from tfckpt.tools.export import export
     from tfckpt.tools.inspection import inspect
     from tfckpt.tools.listing import list_checkpoints
-    from tfckpt.tools.rewriting import convert, rewrite
     from tfckpt.tools.verification import verify
 
 _LAZY = {
@@ -62,18 +62,17 @@ _LAZY = {
     "Run": "tfckpt.run",
     "SaveReport": "tfckpt.manager.directory",
     "Status": "tfckpt.planning",
-    "convert": "tfckpt.tools.rewriting",
     "diff": "tfckpt.tools.comparison",
     "doctor": "tfckpt.tools.doctor",
+    "export": "tfckpt.tools.export",
     "from_config": "tfckpt.calls",
     "inspect": "tfckpt.tools.inspection",
     "inventory": "tfckpt.calls",
     "list_checkpoints": "tfckpt.tools.listing",
     "plan": "tfckpt.calls",
     "register_adaptation": "tfckpt.live.adapt",
-    "report_page": "tfckpt.pages.report_page",
+    "report_page": "tfckpt.pages.run_page",
     "restore": "tfckpt.calls",
-    "rewrite": "tfckpt.tools.rewriting",
     "suggest": "tfckpt.calls",
     "verify": "tfckpt.tools.verification",
 }
@@ -108,9 +107,9 @@ __all__ = [
     "UnsupportedCheckpointError",
     "UntrackedError",
     "callbacks",
-    "convert",
     "diff",
     "doctor",
+    "export",
     "from_config",
     "inspect",
     "inventory",
@@ -119,7 +118,6 @@ __all__ = [
     "register_adaptation",
     "report_page",
     "restore",
-    "rewrite",
     "suggest",
     "verify",
 ]

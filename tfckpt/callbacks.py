@@ -11,7 +11,15 @@ from tfckpt.calls import from_config
 from tfckpt.core.similar import did_you_mean
 from tfckpt.errors import PolicyError, Problem
 from tfckpt.live.advice import PolicyCall
-from tfckpt.policy import load_config
+from tfckpt.live.arguments import (
+    BY_POLICY,
+    CallSignature,
+    holds_object,
+    instead_of,
+    keys_and_objects,
+    one_policy,
+)
+from tfckpt.policy import load_config, words
 from tfckpt.policy.manager import KeepWhereMeasured
 from tfckpt.policy.messages import show_value
 
@@ -22,25 +30,6 @@ if TYPE_CHECKING:
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
 
-# Arguments of ModelCheckpoint and BackupAndRestore, and what to use instead.
-_OF_KERAS = {
-    "backup_dir": "the directory is the second argument",
-    "best": "`save_best=2` keeps the two best besides the newest",
-    "delete_checkpoint": "`max_to_keep` says how many checkpoints are kept",
-    "filepath": "the directory is the second argument; checkpoints in it are numbered",
-    "initial_value_threshold": "`save_best` says how many are kept besides the newest",
-    "period": "`save_freq` is 'epoch' or a number of batches; to save every few epochs, use a "
-    "config with `manager: {save: {every_epochs: 2}}` and `run.callback()`",
-    "save_before_preemption": "`on_signal=['SIGTERM']` saves before the process ends",
-    "restore_best_weights": "`load_best_when_done=True` loads the best weights at the end",
-    "save_best_only": "`save_best=1` keeps the best besides the newest, which a restart needs",
-    "save_weights_only": "a restart also needs the optimizer; `tfckpt rewrite --drop_optimizer` "
-    "makes a copy without it",
-}
-_GONE = {
-    "on_exception": "`on_signal=['SIGINT']` saves on Ctrl-C; after an exception, a restart goes on "
-    "from the last save",
-}
 # Paths in the config that is made of the arguments.
 _ARGUMENTS = {
     "manager.directory": "directory",
@@ -66,7 +55,7 @@ class _Named(Protocol):
 
 
 # Values that are no object to save.
-_NO_OBJECTS = (str, int, float, os.PathLike, type(None))
+_NO_OBJECTS = (str, int, float, os.PathLike, type(None), list, tuple, dict)
 
 
 class _Default(str):
@@ -77,19 +66,27 @@ _VAL_LOSS = _Default("val_loss")
 
 
 def _explains_keywords(function: _F) -> _F:
-    """Make an unknown keyword an error that suggests the right one."""
+    """Take keys of a policy as one, and make an unknown keyword an error that says what to write.
+
+    A keyword that holds no object is unknown.
+    """
     known = inspect.signature(function).parameters
+    call = CallSignature(arguments=frozenset(known) - {"objects"} | BY_POLICY.arguments)
 
     @functools.wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
-        for name in kwargs.keys() - known.keys():
-            if not isinstance(kwargs[name], _NO_OBJECTS):
+        keys, others = keys_and_objects({k: v for k, v in kwargs.items() if k not in known})
+        for name, value in others.items():
+            if holds_object(value) or not isinstance(value, _NO_OBJECTS) or value in ([], {}, ()):
                 continue
             what = f"{function.__name__}() has no argument {name!r}"
-            if name in _OF_KERAS:
-                raise TypeError(f"{what}, which is an argument of Keras: {_OF_KERAS[name]}")
-            raise TypeError(f"{what}; {_GONE.get(name) or did_you_mean(name, known)}")
-        return function(*args, **kwargs)
+            if name in words.RESUME:
+                raise TypeError(f"{what}, which is an argument of Keras: {words.RESUME[name]}")
+            raise TypeError(f"{what}; {instead_of(name, value, call) or did_you_mean(name, known)}")
+        given = {name: value for name, value in kwargs.items() if name in known}
+        if keys:
+            given["policy"] = one_policy(given.get("policy"), keys)
+        return function(*args, **given, **others)
 
     return checked  # type: ignore[return-value]
 
@@ -131,7 +128,8 @@ def resume(
         enable_async: whether files are written in the background.
         include: ``all``, or ``trainable``: what is frozen is written once, and shared.
         policy: keys of a policy for the restore: ``{"optimizer": {"hyperparameters": "config"}}``
-            keeps the code's learning rate. Without it, everything is restored.
+            keeps the code's learning rate. They may be keywords, too:
+            ``exclude=["model/head/**"]``. Without any, everything is restored.
         start_over: restores nothing: training starts from the model's current values, and saves
             continue with the next number. What is there already stays.
         verbose: 0 prints nothing, 1 a line for the restore and for each save.
@@ -219,7 +217,10 @@ def _of_arguments(error: PolicyError, save_freq: Any) -> PolicyError:
         text = f"{_ARGUMENTS[path]}{key.removeprefix(path)}: {message}" if path else key
         if path == "manager.save.every_steps" and isinstance(save_freq, str):
             text = f"save_freq: expected 'epoch' or a number of batches, found {save_freq!r}"
-        problems.append(Problem(text, hint=problem.hint))
+        hint = problem.hint
+        if path == "manager.include" and not hint:
+            hint = "it says what a save writes; a restore has policy={'include': […]}"
+        problems.append(Problem(text, hint=hint))
     return PolicyError("tfckpt.callbacks.resume", list(dict.fromkeys(problems)))
 
 

@@ -12,16 +12,21 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from tfckpt.core.similar import did_you_mean
 from tfckpt.errors import ARGUMENTS, CheckpointNotFoundError, PolicyError, Problem, TfckptError
 from tfckpt.live.advice import PolicyCall, adding_call
-from tfckpt.live.arguments import checked
-from tfckpt.live.flavors import flavor_of
+from tfckpt.live.arguments import (
+    BY_CONFIG,
+    BY_POLICY,
+    checked,
+    holds_object,
+    keys_and_objects,
+    one_policy,
+)
 from tfckpt.live.inventory import collect
-from tfckpt.live.private.tensorflow import Trackable, naming_what_is_gone
+from tfckpt.live.private.tensorflow import naming_what_is_gone
 from tfckpt.policy import STRICT, Config, Policy, Restore, Source, load_config, load_policy
 from tfckpt.policy.load import has_config_name
-from tfckpt.policy.messages import keys_of, show_value
+from tfckpt.policy.messages import show_value
 from tfckpt.run import Run
 from tfckpt.stored.commits.discovery import candidates
 from tfckpt.stored.io.explain import is_checkpoint, is_directory, not_found, orbax_step, shown
@@ -175,7 +180,7 @@ def inventory(model: Any = None, /, **objects: Any) -> Inventory:
 
 
 def _loaded(call: str, config: ConfigSource) -> Config:
-    if _is_object(config):
+    if holds_object(config):
         problem = Problem(f"the first argument is a {type(config).__name__}", hint=f"write {call}")
         raise PolicyError(ARGUMENTS, [problem])
     return load_config(config)
@@ -208,11 +213,12 @@ def _arguments(
         hint = "tf.train.latest_checkpoint returns None if it finds no checkpoint"
         raise CheckpointNotFoundError("None was given as the source", hint=hint)
     call, path = f"{name}(source, model=model)", _path(source)
-    keys, objects = _policy_keys(objects)
+    keys, objects = keys_and_objects(objects)
     if path is not None and _is_checkpoint(path):
-        config = _config_of(path, _policy(given["policy"], keys), given["select"])
+        policy = _policy(one_policy(given["policy"], keys))
+        config = _config_of(path, policy, given["select"])
         objects = _objects(call, model, objects)
-        checked(objects)
+        checked(objects, BY_POLICY)
         return _Arguments(config, objects, call=PolicyCall.of(path, objects, None))
     if path is not None and not has_config_name(path) and not LOCAL.exists(path):
         message = f"there is neither a checkpoint nor a config file {absolute(path)}"
@@ -223,7 +229,7 @@ def _arguments(
         message = f"a config has its own policies, but {what} was passed as well"
         raise PolicyError(ARGUMENTS, [Problem(message, hint=hint)])
     config, objects = _loaded(call, source), _objects(call, model, objects)
-    counter = checked(objects).save_counter
+    counter = checked(objects, BY_CONFIG).save_counter
     if "step" in objects:
         check_step(objects["step"])
     return _Arguments(config, objects, counter)
@@ -271,13 +277,9 @@ def _checkpoint_name(directory: str) -> str:
     return next(iter(newest))
 
 
-def _policy(policy: object, keys: Mapping[str, Any]) -> Policy:
+def _policy(policy: object) -> Policy:
     if policy is None:
-        return load_policy(keys, called=ARGUMENTS) if keys else STRICT
-    if keys:
-        hint = f"write {', '.join(f'`{key}`' for key in keys)} into the policy"
-        problem = Problem("both `policy` and keys of a policy were given", hint=hint)
-        raise PolicyError(ARGUMENTS, [problem])
+        return STRICT
     if not isinstance(policy, Policy | Mapping):
         message = f"policy: expected a Policy or a mapping, found {show_value(policy)}"
         hint = "a named policy can be used only in the config that defines it"
@@ -291,37 +293,3 @@ def _with_model(model: Any, objects: Mapping[str, Any]) -> dict[str, Any]:
     if "model" in objects:
         raise TypeError("two models were given, one as a positional argument and one as `model=`")
     return {"model": model, **objects}
-
-
-def _policy_keys(keywords: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The keywords that are keys of a policy, and those that are objects."""
-    keys, objects, problems = dict[str, Any](), dict[str, Any](), []
-    for keyword, value in keywords.items():
-        if _is_object(value) and not isinstance(value, list | tuple):
-            objects[keyword] = value
-            continue
-        known, key = keys_of(Policy), "assert" if keyword == "assert_" else keyword
-        if _is_object(value):
-            objects[keyword] = value
-            if key in known and not all(map(_is_object, value)):
-                message = f"{keyword}: the list has both objects and other values"
-                hint = "it is a key of a policy; pass objects by another keyword"
-                problems.append(Problem(message, hint=hint))
-        elif key in known:
-            keys[key] = value
-        elif value and isinstance(value, str | list | tuple | dict):
-            message = f"{keyword}: neither an object that can be restored nor a key of a policy"
-            problems.append(Problem(message, hint=did_you_mean(keyword, known)))
-        else:
-            objects[keyword] = value  # refused later if it cannot be saved
-    if problems:
-        raise PolicyError(ARGUMENTS, problems)
-    return keys, objects
-
-
-def _is_object(value: object) -> bool:
-    if isinstance(value, list | tuple):
-        return any(map(_is_object, value))
-    if isinstance(value, dict):
-        return any(map(_is_object, value.values()))
-    return isinstance(value, Trackable) or flavor_of(value) is not None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from tfckpt.errors import TfckptError
 from tfckpt.live import generators
 from tfckpt.live.advice import PolicyCall, adding_call
+from tfckpt.live.arguments import BY_CONFIG, check_arguments
 from tfckpt.live.checkpoint import Checkpoint
 from tfckpt.live.turns import in_turn
 from tfckpt.live.variables import as_int
@@ -49,6 +50,7 @@ class Run:
     """
 
     def __init__(self, config: Config, objects: Mapping[str, Any]) -> None:
+        check_arguments(None, objects, BY_CONFIG)
         self.config = config
         self.checkpoint = Checkpoint(**objects)
         self.manager: CheckpointManager | None = None

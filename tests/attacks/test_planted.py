@@ -7,6 +7,7 @@ their place, or says which name is in its way.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -14,8 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import tensorflow as tf
 from attacks.forging import sealed_record
-from attacks.trial import OWN, make, manager_of, names_of, restored, seen, values
+from attacks.trial import OWN, STEPS, make, manager_of, names_of, restored, seen, values
+from zoo.command_line import run
+
+import tfckpt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -157,3 +162,73 @@ def test_nothing_is_written_through_and_nothing_lost(server: Any, tmp_path: Path
     ]
     outcomes = server.run_many(requests, timeout=120)
     assert [str(one) for one in outcomes if one.error] == []
+
+
+# What is moved into quarantine
+
+DATA = "ckpt-3.data-00000-of-00001"
+
+
+def _linked(name: str) -> Callable[[Path], None]:
+    """A file or directory of the run that a link leads to, outside of it."""
+
+    def plant(run: Path) -> None:
+        (run / name).rename(run.parent / "victim" / f"own {name}")
+        (run / name).symlink_to(f"../victim/own {name}")
+
+    return plant
+
+
+def _move_begun(run: Path, into: str) -> None:
+    digest = hashlib.sha256((run / "ckpt-3.index").read_bytes()).hexdigest()
+    _mark(run, 3, f"move {digest} {into}\n".encode())
+
+
+def _moved_through(run: Path) -> None:
+    (run / "quarantine").symlink_to("../victim")
+    _move_begun(run, "ckpt-3")
+
+
+def _moved_to_a_link(run: Path) -> None:
+    (run / "quarantine").mkdir()
+    (run / "quarantine" / "ckpt-3").symlink_to("../../victim")
+    _move_begun(run, "ckpt-3")
+
+
+def _moved_elsewhere(run: Path) -> None:
+    _move_begun(run, "../../victim")
+
+
+QUARANTINE: dict[str, Callable[[Path], None]] = {
+    "quarantine": lambda run: (run / "quarantine").symlink_to("../victim"),
+    "quarantine in nothing": lambda run: (run / "quarantine").symlink_to("../victim/new"),
+    "quarantine in itself": lambda run: (run / "quarantine").symlink_to("quarantine"),
+    **{name: _linked(name) for name in (DATA, "ckpt-3.index", "ckpt-3.tfckpt.json", "checkpoint")},
+    "a move that goes on": _moved_through,
+    "a move to a link": _moved_to_a_link,
+    "a move elsewhere": _moved_elsewhere,
+}
+
+
+@pytest.mark.parametrize("case", QUARANTINE)
+def test_nothing_is_moved_through_a_link(tmp_path: Path, case: str) -> None:
+    directory, victim, value = tmp_path / "run", tmp_path / "victim", tf.Variable(0.0)
+    victim.mkdir()
+    (victim / "ckpt-3").write_bytes(b"precious")
+    manager = tfckpt.CheckpointManager(tfckpt.Checkpoint(v=value), str(directory), None)
+    paths = [manager.save() for _ in STEPS]
+    with (directory / DATA).open("r+b") as file:
+        file.write(b"damage")
+    QUARANTINE[case](directory)
+    outside = seen(victim)
+    ended = run("verify", directory, "--quarantine")
+    assert seen(victim) == outside
+    if case in ("a move to a link", "a move elsewhere"):
+        assert (names_of(manager), ended.err) == (["ckpt-1", "ckpt-2"], "")
+    else:
+        assert names_of(manager) == ["ckpt-1", "ckpt-2", "ckpt-3"]
+        assert "is a symbolic link" in ended.err
+        assert "nothing was" in ended.err
+    manager.checkpoint.read(paths[1]).assert_consumed()
+    assert manager.save() == manager.latest_checkpoint
+    assert seen(victim) == outside

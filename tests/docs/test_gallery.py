@@ -130,17 +130,6 @@ def of_two_models(old: Any, place: Path) -> Values:
     return weights(old)[:2] + weights(other)[2:]
 
 
-def six_times(old: Any, place: Path) -> Values:
-    checkpoint = tf.train.Checkpoint(model=old)
-    manager = tf.train.CheckpointManager(checkpoint, f"{place}/checkpoints", max_to_keep=None)
-    seen, rng = [], np.random.default_rng(4)
-    for _ in range(6):
-        old.set_weights([rng.normal(size=v.shape) for v in old.weights])
-        seen.append([value.astype(np.float64) for value in weights(old)])
-        manager.save()
-    return [np.mean(last, axis=0).astype(np.float32) for last in zip(*seen[1:], strict=True)]
-
-
 # --- what the new model holds then: of the weights that count, and those that it had
 
 
@@ -217,7 +206,6 @@ CASES = {
         lambda: attention("query", "key", "value", units=4),
         in_three,
     ),
-    "soup": Case(write=six_times),
     "half_precision": Case(new=half, expected=rounded),
 }
 

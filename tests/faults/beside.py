@@ -146,8 +146,8 @@ BESIDE = {
     "a deletion, readers": Beside((DELETE, READS), (save("ckpt-2", 2),)),
     "a deletion, a recovery": Beside((DELETE, RECOVER), (save("ckpt-2", 2),), disk=False),
     "a fixed name, a manager": Beside(((save("best", 3),), MANAGER), (save("best", 1),)),
-    "a new name, a manager": Beside(((Step("save_new", 3, "export"),), MANAGER)),
-    "a new number, a manager": Beside(((Step("save_new", 3, "ckpt-7"),), MANAGER), store=False),
+    "a new name, a manager": Beside(((save("export", 3),), MANAGER)),
+    "a new number, a manager": Beside(((save("ckpt-7", 3),), MANAGER), store=False),
 }
 
 

@@ -1,10 +1,10 @@
 """How a checkpoint is saved, replaced, deleted, recovered and read, without TensorFlow.
 
 What stands here is all that the enumeration of faults knows of how a save commits. Each function is
-what a program's call comes down to: `save` is ``Checkpoint.write``, `save_new` is ``rewrite``,
-`save_numbered` is ``CheckpointManager.save`` with ``max_to_keep``, `delete` is ``prune``, `export`
-is ``convert``, `quarantine` is ``verify --quarantine``, `recover` is what a manager or a command
-does first in a directory.
+what a program's call comes down to: `save` is ``Checkpoint.write``, `save_numbered` is
+``CheckpointManager.save`` with ``max_to_keep``, `delete` is ``prune``, `export` is ``export``,
+`quarantine` is ``verify --quarantine``, `recover` is what a manager or a command does first in a
+directory.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ import re
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+from zoo.bundles import write_bundle, write_data
+
 from tfckpt.core.inventory import Entry, Inventory, Role
 from tfckpt.errors import CheckpointError, CheckpointNotFoundError, TfckptError
 from tfckpt.manager.directory import Directory
 from tfckpt.manager.retention import decide
 from tfckpt.policy import Keep
-from tfckpt.stored.bundles.write import BundleWriter
+from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.commits import commit, discovery, new_file, numbering
-from tfckpt.stored.commits.commit import CheckpointValue, write_checkpoint, write_values
 from tfckpt.stored.commits.discovery import CheckpointKind
 from tfckpt.stored.commits.numbering import Ticket
-from tfckpt.stored.commits.record_file import CommitRecord
+from tfckpt.stored.commits.record_file import PART, CommitRecord
 from tfckpt.stored.formats.open import open_checkpoint
 from tfckpt.stored.io import files as io
 from tfckpt.tools.verification import move_away
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from tfckpt.stored.bundles.bundle import Bundle
     from tfckpt.stored.io.files import Files
 
     Values = Mapping[str, np.ndarray]
@@ -45,22 +45,14 @@ if TYPE_CHECKING:
 NAME = "ckpt"
 FAILED = (OSError, TfckptError)
 """What a call may raise where the file system fails."""
+WITH_SAVER, OWN = f"{NAME}-5", "-own"
+"""The checkpoint with a file of a registered saver, and the end of its name."""
 CREATED = "2025-01-31T12:00:00+00:00"
 
 
 def save(prefix: str, values: Values, files: Files) -> None:
     """Write a checkpoint, in the place of one of the same name if there is one."""
-    write_checkpoint(prefix, _writing(prefix, values, files), _describing(prefix), files)
-
-
-def save_new(prefix: str, values: Values, files: Files) -> None:
-    """Write a checkpoint under a name that is free, else raise SaveError."""
-    given = [
-        CheckpointValue(key, value.nbytes, lambda value=value: value)
-        for key, value in values.items()
-    ]
-    largest = max(value.nbytes for value in values.values())
-    write_values(prefix, given, _describing(prefix), shard_bytes=largest, files=files)
+    _save(prefix, values, files)
 
 
 def save_numbered(directory: str, values: Values, files: Files, keep: int | None = None) -> str:
@@ -71,13 +63,12 @@ def save_numbered(directory: str, values: Values, files: Files, keep: int | None
     above = max(found[-1].number if found else 0, recovered)
     with Ticket.take(held.prefix, above, 0, files) as ticket:
         prefix = f"{held.prefix}-{ticket.value}"
-        writing = _writing(prefix, values, files)
-        write_checkpoint(prefix, writing, _describing(prefix), files, mark=ticket.mark)
+        _save(prefix, values, files, ticket.mark)
     with contextlib.suppress(CheckpointError):  # it is saved, whatever follows
         found = held.checkpoints()
         rules = [Keep(latest=keep)] if keep else []
-        decision = decide(held.saved(found), rules, anchor=0.0)
-        held.release(found, decision)
+        saved = held.saved(found)
+        held.release(found, saved, decide(saved, rules, anchor=0.0))
     return prefix
 
 
@@ -86,7 +77,7 @@ def delete(prefix: str, files: Files) -> None:
     directory, name = os.path.split(prefix)
     held = Directory(directory, name.rpartition("-")[0], files)
     held.claim()
-    held.delete(prefix)
+    commit.delete(prefix, files)
 
 
 def quarantine(prefix: str, files: Files) -> None:
@@ -172,44 +163,45 @@ class Process:
 
 def write_plain(prefix: str, values: Values, shards: int, files: Files) -> None:
     """Write a checkpoint as another program does: data, then the index, and no record."""
-    with BundleWriter(prefix, shards, files) as writer:
-        _add(writer, values, shards)
-        writer.finish()
+    write_bundle(prefix, values, shards, _in_turn(values, shards), files)
 
 
-def _writing(
-    prefix: str, values: Values, files: Files
-) -> Callable[[frozenset[int]], tuple[bytes, None]]:
-    def write(taken: frozenset[int]) -> tuple[bytes, None]:
+def _in_turn(values: Values, shards: int) -> Callable[[str], int]:
+    return {key: number % shards for number, key in enumerate(values)}.__getitem__
+
+
+def _save(prefix: str, values: Values, files: Files, mark: commit.Mark | None = None) -> None:
+    with commit.saving(prefix, files, mark) as save:
         shards = len(values)  # so many, or more: a number that no file of the name has
-        while shards in taken:
+        while shards in save.taken:
             shards += 1
-        with BundleWriter(prefix, shards, files) as writer:
-            _add(writer, values, len(values))
-            return writer.index(), None
-
-    return write
-
-
-def _add(writer: BundleWriter, values: Values, shards: int) -> None:
-    for number, (key, value) in enumerate(values.items()):
-        writer.add(key, value, number % shards)
+        index = write_data(prefix, values, shards, _in_turn(values, len(values)), files)
+        if prefix.endswith(WITH_SAVER):
+            _write_as_saver(prefix, files)
+        with Bundle.open(prefix, files, index=index) as bundle:
+            record = _record(prefix, bundle, save.files(shards))
+        save.commit(record, index)
 
 
-def _describing(prefix: str) -> Callable[[Bundle, Any, tuple[str, ...]], CommitRecord]:
-    def describe(bundle: Bundle, _: Any, files: tuple[str, ...]) -> CommitRecord:
-        entries = {
-            key: Entry(key, Role.WEIGHT, each.dtype, each.shape, each.nbytes, key)
-            for key, each in bundle.entries.items()
-        }
-        number = re.search(r"-([0-9]+)\Z", prefix)
-        return CommitRecord(
-            number=int(number[1]) if number else 0,
-            inventory=Inventory(prefix, entries),
-            index_sha256=bundle.digest,
-            created=CREATED,
-            finite=True,
-            files=files,
-        )
+def _write_as_saver(prefix: str, files: Files) -> None:
+    directory, name = prefix + PART, os.path.split(prefix)[1]
+    files.makedirs(directory)
+    with contextlib.closing(files.create(f"{directory}/{name}{OWN}")) as output:
+        output.write(b"of a saver")
+        output.sync()
 
-    return describe
+
+def _record(prefix: str, bundle: Bundle, files: tuple[str, ...]) -> CommitRecord:
+    entries = {
+        key: Entry(key, Role.WEIGHT, each.dtype, each.shape, each.nbytes, key)
+        for key, each in bundle.entries.items()
+    }
+    number = re.search(r"-([0-9]+)\Z", prefix)
+    return CommitRecord(
+        number=int(number[1]) if number else 0,
+        inventory=Inventory(prefix, entries),
+        index_sha256=bundle.digest,
+        created=CREATED,
+        finite=True,
+        files=files,
+    )

@@ -55,6 +55,7 @@ inspect damaged/ckpt-1
 inspect empty
 inspect nowhere/ckpt-1
 inspect run --values --keys
+@ inspect run --html inspected.html
 inspect run --graph
 inspect run --slice x
 inspect run --model x:y
@@ -67,6 +68,7 @@ diff run/ckpt-1 run/ckpt-2
 diff run/ckpt-1 run/ckpt-2 --values --json
 diff run/ckpt-1 run/ckpt-1
 diff run/ckpt-1 run/ckpt-1 --json
+diff run/ckpt-1 run/ckpt-2 --html differs.html
 diff run '{CURSED}' --values
 diff damaged run
 diff run {MODEL} --values
@@ -80,14 +82,15 @@ diff run run {MODEL}
 plan run {MODEL}
 @ plan run {MODEL}
 plan run {MODEL} --json
+plan run {MODEL} --html plan.html
 plan policy.yaml {MODEL}
 plan missed.yaml {MODEL}
 @ plan run --model train_golden:wider
 plan run --model train_golden:wider --write wider.yaml
 plan run {MODEL} --write fine.yaml
 plan wider.yaml --model train_golden:wider
-plan run/ckpt-1 {MODEL} --lock wider.lock.json
-plan run {MODEL} --lock nowhere/at/all.json
+plan run {MODEL} --expect nowhere/at/all.json
+plan run {MODEL} --expect policy.yaml
 plan policy.yaml {MODEL} --write more.yaml
 plan run
 plan {MODEL}
@@ -112,57 +115,32 @@ verify empty
 verify nowhere
 verify
 """,
-    "rewrite": f"""
-rewrite run new/a-1
-rewrite run new/a-1
-rewrite bad/ckpt-1 new/b-1 --include 'model/**' --cast bf16 --json
-rewrite run new/c-1 --rename 'model/one/**=model/uno/**' --drop-optimizer
-rewrite run new/d-1 --drop_optimizer --exclude save_counter --shard_size 30
-rewrite run/ckpt-1 new/e-1 --average run/ckpt-2 --average run/ckpt-3
-rewrite run new/f-1 --config one.yaml
-rewrite run new/g-1 --config policy.yaml
-rewrite run new/g-1 --config policy.yaml --policy body
-rewrite run new/h-1 --config policy.yaml --policy none
-rewrite run new/h-1 --policy body
-rewrite run new/h-1 --config one.yaml --include 'model/**'
-rewrite run new/h-1 --config nowhere.yaml
-rewrite run new/h-1 --config model.yaml
-rewrite run new/h-1 --rename a
-rewrite run new/h-1 --rename 'model/**=model'
-rewrite run new/h-1 --cast float99
-rewrite run new/h-1 --cast 'model/x=float16'
-rewrite run new/h-1 --cast 'model/**=string'
-rewrite run new/h-1 --cast 'model/**=bool'
-rewrite run new/h-1 --shard_size 3Q
-rewrite run new/h-1 --shard_size 0
-rewrite run new/h-1 --include 'model/none/**'
-rewrite run new/h-1 --rename 'model/one/*=model/two/*'
-rewrite run new/h-1 --average run/ckpt-9
-rewrite values/one new/h-1 --include 'model/great' --cast float16
-rewrite bad new/i-1
-rewrite run
-convert run run.npz --include 'model/**'
-convert run run.npz
-convert bad/ckpt-1 more.npz --json
-convert run run.safetensors
-convert run new.weights.h5 {MODEL}
-convert run new.weights.h5
-convert run new2.weights.h5 {MODEL} --cast float16
-convert run new2.weights.h5 {MODEL} --config one.yaml --policy q
-convert run new2.weights.h5 {MODEL} --config one.yaml --include 'model/**'
-convert odd/one new2.weights.h5 {MODEL}
-convert run new3.weights.h5 --model train_golden:compiled
-convert run new4.weights.h5 --model train_golden:number
-convert run x.npz {MODEL}
-convert run x.onnx
-convert run x.h5
-convert run x.npz --shard_size 1K
-convert values/one x.npz --include '**/half'
-convert values/one x.npz --include '**/words'
-convert values/one x.npz --include '**/table'
-convert values/one x.safetensors --include '**/complex'
-convert values/one x.safetensors --include '**/vars/**' --include '**/table'
-convert run new/k-1
+    "export": f"""
+export run run.npz
+export run run.npz
+export bad more.npz
+export run run.safetensors
+export values/one x.npz
+export values/one x.safetensors
+export nowhere x.npz
+export run x.npz --policy body.yaml
+export run x.npz --policy nowhere.yaml
+export run x.npz {MODEL}
+export run x.onnx
+export run new.weights.h5
+export run new.weights.h5 {MODEL}
+export odd/one new2.weights.h5 {MODEL}
+export run new3.weights.h5 --model train_golden:compiled
+export run new4.weights.h5 --model train_golden:number
+export run new/k-1 {MODEL}
+export run new/k-1 {MODEL}
+export run new/l-1 {MODEL} --policy one.yaml
+export run new/l-1 {MODEL} --policy body.yaml
+export policy.yaml new/m-1 {MODEL}
+export run x.npz --json
+export run
+rewrite run new/n-1
+convert run new/n-1
 """,
     "check": f"""
 check probed {MODEL} --restore probed
@@ -173,6 +151,7 @@ check probed
 """,
     "policy": """
 policy check one.yaml
+policy check saving.yaml
 policy check policy.yaml --json
 policy check wrong.yaml
 policy check wrong.yaml --json
@@ -181,9 +160,7 @@ policy check idle.yaml
 policy check idle.yaml --json
 policy check keep.yaml
 policy check nowhere.yaml
-policy show saving.yaml
-policy show one.yaml --json
-policy show wrong.yaml
+policy show one.yaml
 policy schema x
 policy
 policy chek one.yaml
@@ -209,11 +186,8 @@ prune run --keep latest=1 --checkpoint_name no
 report run
 report run
 report run --html report-run.html --keep latest=1 --force
-report run/ckpt-3 --values
-report run/ckpt-1 run/ckpt-2 --html diff.html
-report policy.yaml --model train_golden:build --html plan.html
-report run/ckpt-1 run/ckpt-2 --model train_golden:build
-report run/ckpt-1 run/ckpt-2 run/ckpt-3
+report run/ckpt-3
+report run run
 report empty
 report nowhere
 report one.yaml

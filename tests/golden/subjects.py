@@ -124,7 +124,7 @@ SUBJECTS: dict[str, Subject] = {
         name: Subject(
             _model(name),
             _flavours(name, models.IN_FLAVOUR),
-            (*FILES, "weights", "weights.h5", "converted.weights.h5"),
+            (*FILES, "weights", "weights.h5", "exported.weights.h5"),
             name in MORE,
         )
         for name in models.MODELS

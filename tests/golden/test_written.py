@@ -86,8 +86,8 @@ def write(name: str) -> None:
         manager = tfckpt.CheckpointManager(tfckpt.Checkpoint(model=model), place, 3)
         path = manager.save(step=7, epoch=2, metrics={"val_loss": 0.25}, metadata={"by": "a test"})
         assert path is not None
-        tfckpt.convert(path, place / "model.weights.h5", model)
-        tfckpt.convert(path, place / "values.safetensors")
+        tfckpt.export(path, place / "model.weights.h5", model)
+        tfckpt.export(path, place / "values.safetensors")
         (place / ".tfckpt.lock").unlink()
 
 

@@ -27,7 +27,7 @@ def written(
     ours = tfckpt.Checkpoint(**objects).save(f"{to}/ours/ckpt")
     yield "tfckpt.Checkpoint", ours
     yield "tf.train.Checkpoint", tf.train.Checkpoint(**objects).save(f"{to}/theirs/ckpt")
-    yield "tfckpt.convert .safetensors", _tried(_convert(ours), f"{to}/ours.safetensors")
+    yield "tfckpt.export .safetensors", _tried(_written(ours), f"{to}/ours.safetensors")
     if not subject.files:
         return
     model = objects["model"]
@@ -36,16 +36,16 @@ def written(
         yield "SavedModel", _tried(_export(model), f"{to}/exported")
     for file in subject.files:
         path = f"{to}/whole{file}" if file.startswith(".") else f"{to}/{file}"
-        if file == "converted.weights.h5":
-            yield "tfckpt.convert .weights.h5", _tried(_convert(ours, objects), path)
+        if file == "exported.weights.h5":
+            yield "tfckpt.export .weights.h5", _tried(_written(ours, objects), path)
         elif file in (".keras", ".h5"):
             yield f"save {file}", _tried(model.save, path)
         elif file == ".weights.h5" or not isinstance(model, keras.Model):  # Keras 3 has that alone
             yield f"save_weights {file}", _tried(model.save_weights, path)
 
 
-def _convert(source: str, *objects: dict[str, Any]) -> Callable[[str], Any]:
-    return lambda path: tfckpt.convert(source, path, *objects)
+def _written(source: str, *objects: dict[str, Any]) -> Callable[[str], Any]:
+    return lambda path: tfckpt.export(source, path, *objects)
 
 
 def _export(model: Any) -> Callable[[str], Any]:

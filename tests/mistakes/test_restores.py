@@ -6,7 +6,7 @@ Where what is done is data, it stands in ``mistakes.yaml``.
 from __future__ import annotations
 
 import builtins
-import shutil
+import re
 import sys
 import zipfile
 from pathlib import Path
@@ -314,6 +314,34 @@ def test_other_files_are_sources_and_directories_have_a_newest_one(scenes) -> No
     assert "nothing was restored from it; copy the checkpoint again" in rejected
 
 
+WAYS: dict[str, Any] = {
+    "restore": tfckpt.restore,
+    "Run.restore": lambda run, model: tfckpt.from_config(CONFIG, model).restore(),
+    "plan": lambda run, model: remove("ckpt-3.data*")() and tfckpt.plan(run, model),
+    "manager": lambda run, model: tfckpt.CheckpointManager(
+        tfckpt.Checkpoint(model=model, optimizer=model.optimizer), run, 3
+    ).restore_or_initialize(),
+    **{
+        f"resume(verbose={verbose})": lambda run, model, verbose=verbose: fit(
+            model, tfckpt.callbacks.resume(model, run, verbose=verbose)
+        )
+        for verbose in (0, 1)
+    },
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_damaged_checkpoint_that_is_passed_over_is_logged_once(way, scenes, caplog) -> None:
+    scene = scenes()
+    run, model = scene.run, scene.model()
+    damage(3)()
+    with scene.looking():
+        WAYS[way](run, model)
+    (line,) = [text for text in map(str, caplog.messages) if "passed over" in text]
+    assert re.search(r"(?s)runs/digits/ckpt-3.*(checksum|missing).*\n  using \S*/ckpt-2 in ", line)
+    assert scene.text.count("passed over") == 1
+
+
 def test_the_callbacks_are_there_after_nothing_but_import_tfckpt(monkeypatch) -> None:
     monkeypatch.delitem(sys.modules, "tfckpt.callbacks")
     monkeypatch.delattr(tfckpt, "callbacks")
@@ -326,28 +354,21 @@ def test_an_object_by_a_keyword_that_is_a_key_of_policies(tmp_path) -> None:
     assert float(value) == 2
 
 
+def test_keys_of_a_policy_are_one_where_a_call_restores(scenes) -> None:
+    scene, keys = scenes(), {"include": ["model/**"], "exclude": ["model/head/**"]}
+    assert "EXCLUDED" in str(tfckpt.plan(scene.run, scene.model(), **keys))
+    tfckpt.restore(scene.run, expected := scene.model(), policy=keys)
+    tfckpt.restore(scene.run, by_restore := scene.model(), **keys)
+    by_resume = scene.model()
+    head = by_resume.layers[1].get_weights()
+    callback = tfckpt.callbacks.resume(by_resume, scene.run, exclude=["model/head/**"])
+    fit(by_resume, callback, epochs=3)  # all of which are done
+    np.testing.assert_equal(by_restore.get_weights(), expected.get_weights())
+    np.testing.assert_equal(by_resume.get_weights(), expected.get_weights())
+    np.testing.assert_equal(by_resume.layers[1].get_weights(), head)
+
+
 @pytest.mark.parametrize("kind", [dict, tfckpt.Policy.model_validate], ids=["mapping", "Policy"])
 def test_a_policy_is_a_mapping_or_a_policy(kind, scenes) -> None:
     policy = kind({"training_state": ["epoch", "seeds", "callbacks"]})
     assert tfckpt.callbacks.resume(scenes().model(), "new", policy=policy) is not None
-
-
-def test_a_lock_that_is_written_over_says_what_differed(scenes) -> None:
-    scenes()
-    model = (
-        "class Model(tf.Module):\n    def __init__(self):\n        self.a = tf.Variable([0.0])\n"
-    )
-    written(f"import tensorflow as tf\n\n{model}", "lock_met.py")
-    written("version: 1\nrestore: {path: zoo/ckpt-1, policy: {api: read}}\n")
-    said = []
-    for value in (1.0, 1.0, 3.0):
-        shutil.rmtree("zoo", ignore_errors=True)
-        module = tf.Module()
-        module.a = tf.Variable([value])
-        tfckpt.Checkpoint(model=module).save("zoo/ckpt")
-        command = "plan t.yaml --model lock_met:Model --lock a.json"
-        said.append(command_line.run(*command.split()).err)
-    assert "lock a.json: 2 values, written" in said[0]
-    assert "replaces" not in said[0] + said[1]
-    assert "lock a.json: 2 values, replaces a lock that differed:" in said[2]
-    assert "crc32c" in said[2]

@@ -17,6 +17,7 @@ import tensorflow as tf
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
+from zoo.bundles import write_bundle
 from zoo.struck import full_disk, struck
 from zoo.tensors import DTYPES, KEYS, SHAPES, assert_same, random_array, save, values
 
@@ -29,7 +30,6 @@ from tfckpt.stored.bundles.bundle import Bundle, index_path
 from tfckpt.stored.bundles.keys import OBJECT_GRAPH, object_graph
 from tfckpt.stored.bundles.write import (
     BundleValue,
-    BundleWriter,
     Target,
     all_finite,
     encode_index,
@@ -53,10 +53,7 @@ def anew(prefix: str) -> None:
 def write(prefix: str, content: dict[str, Any], shards: dict[str, int], number: int = 1) -> None:
     """By tfckpt, one value after the other, in the order given, which is TensorFlow's."""
     anew(prefix)
-    with BundleWriter(prefix, number, SCRATCH) as writer:
-        for key, value in content.items():
-            writer.add(key, value, shards.get(key, 0))
-        writer.finish()
+    write_bundle(prefix, content, number, lambda key: shards.get(key, 0))
 
 
 def write_together(prefix: str, content: dict[str, Any], num_shards: int) -> dict[str, int]:
@@ -298,9 +295,7 @@ def test_a_failure_in_one_thread_stops_the_others_and_is_raised(tmp_path, name, 
 
 
 def graph_of(path: Path, graph: bytes) -> Any:
-    with BundleWriter(str(path / "ckpt")) as writer:
-        writer.add(OBJECT_GRAPH, np.array(graph, object))
-        writer.finish()
+    write_bundle(str(path / "ckpt"), {OBJECT_GRAPH: np.array(graph, object)})
     with Bundle.open(str(path / "ckpt")) as bundle:
         return object_graph(bundle)
 

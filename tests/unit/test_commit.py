@@ -23,7 +23,6 @@ from tfckpt.core.inventory import (
     Restored,
     Role,
     Root,
-    Share,
 )
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
 from tfckpt.stored.commits import record_file
@@ -56,7 +55,7 @@ INVENTORY = Inventory(
     roots={"net": Root("model", "model"), "": Root("optimizer", "optimizer"), "step": Root("step")},
     left_out={"iterator": "it has no state"},
 )
-ORIGIN = Origin("zoo/a", "e3", "finetune", "44", (Share("b", "00", 0.25), Share("c", "01", 0.75)))
+ORIGIN = Origin("zoo/a", "e3", "finetune", "44")
 RECORD = record_file.CommitRecord(
     number=12,
     inventory=INVENTORY,
@@ -169,9 +168,8 @@ def held(*layers: Any, kind: str = "sequence", order: str = "all") -> bytes:
     return changed(containers={"model": [kind, layers, order, [1]]})
 
 
-def lineage(weight: float = 0.5, **counts: Any) -> bytes:
-    (restored,) = copy.deepcopy(TREE["lineage"])
-    restored["sources"][0]["average"][0]["weight"] = weight
+def lineage(**counts: Any) -> bytes:
+    (restored,) = TREE["lineage"]
     return changed(lineage=[{**restored, "counts": counts}])
 
 
@@ -214,8 +212,6 @@ FORGED = {
     "an empty name": entry(0, ""),
     "an unknown role": entry(1, "wheel"),
     "a checksum too large": entry(8, 2**32),
-    "a share of no number": lineage(float("nan")),
-    "a share of more than all": lineage(1.5),
     "a negative count": lineage(LOADED=-1),
 }
 

@@ -140,7 +140,7 @@ def test_tensorflow_and_we_read_what_the_other_writes(
     given = newest, paths, times, last
     read = text_format.Parse(rendered := render(*given), message())
     assert fields(read) == given
-    assert text_format.MessageToString(read).encode() == rendered
+    assert text_format.MessageToString(read, as_utf8=True).encode() == rendered
     text = text_format.MessageToString(read, as_utf8=raw)
     assert fields(parse_state(text.encode(), "checkpoint")) == given
 

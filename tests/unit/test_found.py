@@ -1,4 +1,4 @@
-"""Which checkpoint a config means, several in one restore, averages, and files that are missing."""
+"""Which checkpoint a config means, several in one restore, and files that are missing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-import numpy as np
 import pytest
 import tensorflow as tf
 import yaml
@@ -93,19 +92,14 @@ run=1 run=2 run/ckpt-2~unrecord | {directory: run} | 1, 1 | its commit record
 run=1 run=2 run/ckpt-2~unrecord run/ckpt-1~flip | {directory: run} | 2, 2 | ckpt-1
 zoo=5+ | {directory: none}, {directory: zoo, $LENIENT} | 5, 5
 a=1 b=2 | {all_of: [$A, {path: b/ckpt-1, $Y}]} | 1, 2
-a=1 b=2 c=4 | {all_of: [$A, {average: [b/ckpt-1, c/ckpt-1], weights: [3, 1], $Y}]} | 1, 2.5
 a=1 b=2 b/ckpt-1~flip | {all_of: [$A, {path: b/ckpt-1, $Y}]} | Damaged: b/ckpt-1
 a=1 b=2 b/ckpt-1~flip | {all_of: [{path: b/ckpt-1, $Y}, $A]} | Damaged: b/ckpt-1
 a=1 b=2 | {all_of: [{directory: a}, {directory: b, $Y}]} | Refused: would both restore it
 a=1 b=2 | {all_of: [$A, {directory: b, $X}]} | Refused: would both restore it
 a=1 | {all_of: [$A, {path: b/ckpt-1, $Y}]} or initialize | NotFound: but there is one in a
 a=1 | {all_of: [$A, $B]} or initialize | NotFound: all_of: no checkpoint in b
-a=1 | {all_of: [$A, {average: [b/1, b/2], $Y}]} or initialize | NotFound: no checkpoint in b
 a=1 b=2 c=3 b/ckpt-1~flip | {all_of: [$A, $B]}, {directory: c} | Damaged: b/ckpt-1
 a=1 b=2 c=3 b/ckpt-1~flip | {all_of: [$A, $B], $NEXT}, {directory: c} | 3, 3 | b/ckpt-1
-a=1 b=2 | {average: [a/ckpt-1, b/ckpt-1]} | 1.5, 1.5
-a=1 | {average: [a/ckpt-1, c/ckpt-1]} | NotFound: c/ckpt-1
-a=1 b=2 b/ckpt-1~flip | {average: [a/ckpt-1, b/ckpt-1]} | Damaged: b/ckpt-1
 """
 ERRORS = {
     "NotFound": tfckpt.CheckpointNotFoundError,
@@ -203,107 +197,6 @@ def test_a_run_asks_for_everything_in_its_own_directory_and_not_elsewhere(flavou
     same(compiled.get_weights(), saved.get_weights())
 
 
-# Averages
-
-DTYPES = ("float16", "bfloat16", "float32", "float64", "complex64")
-
-
-def write(prefix: str, values: dict[str, Any]) -> str:
-    return tfckpt.Checkpoint(values=variables(values)).write(prefix)
-
-
-def variables(values: dict[str, Any]) -> dict[str, tf.Variable]:
-    return {name: tf.Variable(value, name=name) for name, value in values.items()}
-
-
-def averaged(live: dict[str, Any], average: Any, policy: Any = None, **more: Any) -> Any:
-    source = {"average": average, "policy": policy or {}, **more}
-    return tfckpt.restore({"version": 1, "restore": source}, values=live)
-
-
-@pytest.mark.parametrize("weights", [None, [1, 1, 1], [0.5, 0.3, 0.2], [3, 2.5, 100]])
-def test_an_average_is_numpys_in_every_type(weights) -> None:
-    random = np.random.default_rng(20)
-    # integers and text that are the same in all checkpoints
-    fixed = {"same": np.arange(3), "text": np.array([b"a", b"b"])}
-    drawn = [
-        {d: random.normal(size=(3, 2)).astype(tf.as_dtype(d).as_numpy_dtype) for d in DTYPES}
-        for _ in range(3)
-    ]
-    paths = [write(f"zoo/{number}", {**values, **fixed}) for number, values in enumerate(drawn)]
-    live = variables({n: np.zeros_like(value) for n, value in {**drawn[0], **fixed}.items()})
-    averaged(live, paths, **({"weights": weights} if weights else {}))
-    for dtype in DTYPES:
-        wide = np.complex128 if dtype == "complex64" else np.float64
-        stacked = np.stack([values[dtype].astype(wide) for values in drawn])
-        expected, got = np.average(stacked, axis=0, weights=weights), live[dtype].numpy()
-        assert got.dtype == drawn[0][dtype].dtype
-        if dtype == "float64":
-            np.testing.assert_allclose(got, expected, rtol=1e-15)
-        else:
-            np.testing.assert_array_equal(got, expected.astype(got.dtype))
-    assert live["same"].numpy().tolist() == [0, 1, 2]
-    assert live["text"].numpy().tolist() == [b"a", b"b"]
-
-
-def test_integers_that_differ_are_left_out_with_the_reason() -> None:
-    values = [{"count": np.int64(count), "w": np.float32(count)} for count in (2, 4)]
-    paths = [write(f"zoo/{number}", each) for number, each in enumerate(values)]
-    live = variables({"count": np.int64(-1), "w": np.float32(-1)})
-    with pytest.raises(tfckpt.RefusedError, match="left out of the checkpoint: int64 is not aver"):
-        averaged(live, paths)
-    assert (live["count"].numpy(), live["w"].numpy()) == (-1, -1)
-    averaged(live, paths, {"expect_missing": ["values/count"]})
-    assert (live["count"].numpy(), live["w"].numpy()) == (-1, 3)
-
-
-V = np.zeros(2, "f4")
-OTHERS = {
-    "is missing, but zoo/a has it": {"v": V},
-    "is not in zoo/a": {"w": V, "v": V, "u": V},
-    "is float32 (3,), but float32 (2,) in zoo/a": {"w": np.zeros(3, "f4"), "v": V},
-    "is float64 (2,), but float32 (2,) in zoo/a": {"w": np.zeros(2, "f8"), "v": V},
-}
-
-
-@pytest.mark.parametrize("said", OTHERS)
-def test_checkpoints_that_are_not_alike_are_refused(said) -> None:
-    write("zoo/a", {"w": V, "v": V})
-    write("zoo/b", OTHERS[said])
-    live = variables({"w": np.full(2, 7, "f4"), "v": np.full(2, 7, "f4")})
-    with pytest.raises(tfckpt.UnsupportedCheckpointError) as caught:
-        averaged(live, ["zoo/a", "zoo/b"])
-    assert caught.value.path == "zoo/b"
-    assert caught.value.name in {"values/w", "values/u"}
-    assert said in str(caught.value)
-    assert [value.numpy().tolist() for value in live.values()] == [[7, 7], [7, 7]]
-
-
-def test_the_last_checkpoints_of_a_run(flavour) -> None:
-    model = trained(flavour, 1.0)
-    manager = tfckpt.CheckpointManager(tfckpt.Checkpoint(model=model), "run", max_to_keep=None)
-    for value in (1.0, 4.0, 6.0):
-        filled(model, value)
-        manager.save()
-    other = trained(flavour, 2.0)
-    slots = [v.numpy() for v in other.optimizer.variables]
-    declared = {"version": 1, "restore": {"average": {"directory": "run", "latest": 2}}}
-    report = tfckpt.restore(declared, model=other)
-    assert {float(x) for weight in other.get_weights() for x in weight.flat} == {5.0}
-    same(other.optimizer.variables, slots)
-    assert "only weights are averaged" in str(report)
-    assert report.path == "the average of run/ckpt-3 and run/ckpt-2"
-    assert (report.step, report.epoch) == (None, None)
-    declared["restore"]["average"]["latest"] = 4
-    with pytest.raises(tfckpt.CheckpointNotFoundError, match="has 3 checkpoints, but `latest: 4`"):
-        tfckpt.restore(declared, model=other)
-    for number, names in enumerate((("x", "y"), ("y", "x"))):
-        tfckpt.Checkpoint(model=stack(flavour, *names)).write(f"zoo/{number}")
-    declared = {"version": 1, "restore": {"average": ["zoo/0", "zoo/1"]}}
-    with pytest.raises(tfckpt.UnsupportedCheckpointError, match="different order than in zoo/0"):
-        tfckpt.plan(declared, model=stack(flavour, "x", "y"))
-
-
 # Data files that are missing
 
 HINT = "a checkpoint needs all of its data files; copy this one next to the index"
@@ -375,9 +268,6 @@ def test_what_is_not_needed_may_be_missing_and_else_an_older_one_is_taken() -> N
     assert (float(x), float(y), report.path) == (1, 2, "run/ckpt-1")
     assert f"{shard(prefix, 1)}" in report.rejected[0]
     assert "the data file is missing" in report.rejected[0]
-    average = {"version": 1, "restore": {"average": ["run/ckpt-1", prefix]}}
-    with pytest.raises(tfckpt.DamagedCheckpointError, match="the data file is missing"):
-        tfckpt.restore(average, x=x, y=y)
     shown, checked = run("inspect", prefix), run("verify", prefix)
     assert (shown.status, checked.status) == (1, 1)
     missing = "the file is missing; it contains 1 of the 4 values of the checkpoint"

@@ -314,6 +314,24 @@ def test_what_the_state_file_names_stays_until_it_is_written_again(
     assert found_by_tensorflow(directory) == 3
 
 
+@pytest.mark.parametrize("keep", [None, 1])
+def test_on_a_full_disk_the_state_file_is_written_in_its_place(
+    manager, save, value, directory, keep, caplog
+) -> None:
+    one, state = manager(keep), directory / "checkpoint"
+    save(one, 1)
+    size, node = state.stat().st_size, state.stat().st_ino
+    with state_fails(errno.ENOSPC):
+        for step in (2, 3):
+            save(one, step)
+            assert found_by_tensorflow(directory) == step
+        assert (state.stat().st_size, state.stat().st_ino) == (size, node)
+        assert numbers(one) == ([3] if keep else [1, 2, 3])
+        other = tfckpt.Checkpoint(value=value).save(str(directory / "other"))
+        assert tf.train.latest_checkpoint(str(directory)) == other
+    assert "state file" not in caplog.text
+
+
 def test_a_change_of_the_working_directory_takes_no_checkpoint_elsewhere(
     value, directory, tmp_path, monkeypatch
 ) -> None:

@@ -173,7 +173,7 @@ manager:
 restore:
   first_of:
     - {directory: a, path: b, policy: finetun}  # ! no policy `finetun`
-    - {policy: resume}  # ! neither `path`, `directory`, `average` nor `all_of`
+    - {policy: resume}  # ! neither `path`, `directory` nor `all_of`
     - {path: x, policy: {api: raed, name: q}}  # ! found the text 'raed'
   if_none: initialise  # ! found the text 'initialise'
 policies:
@@ -264,17 +264,34 @@ allow_empty: 1 ! expected true or false, found the number 1
 match: [] ! `match` is empty
 match: [name, name] ! twice
 training_state: [callbacks] ! `callbacks` needs `epoch`
-lock: '' ! lock: expected some text
+lock: a.json ! lock: unknown key
+ema: only ! ema: `ema` is `prefer`, or left out
 build: {model: {shape: [0]}} ! build.model.shape[0]
 build: {model: {shape: [1], dtype: float}} ! build.model.dtype
 optimizer: {slots: keep} ! 'restore' or 'reset'
+assert_consumed: true ! write `assert: consumed`
+assert_existing_objects_matched: false ! write `assert: none`
+by_name: true ! write `match: name`
+by_name: false ! leave it out
+skip_mismatch: true ! write `on_shape_mismatch: skip`
+strict: false ! write `on_missing: warn, on_unexpected: warn`
+compile: false ! write `optimizer: reset`
+asert_consumed: true ! did you mean `assert_consumed`? write `assert: consumed`
+optimizer: none ! write `optimizer: reset`
+optimizer: true ! leave it out
+slots: reset ! write `optimizer: {slots: reset}`
+max_to_keep: 3 ! write `max_to_keep: 3` into `manager`
 max_memory: 1GiB ! `verify: none` holds a few at a time
 adapt: [{how: bend, model: b}] !! found the text 'bend'
 adapt: [{how: cast}] !! the key is missing
 adapt: [{how: pad, model: b}] !! value: the key is missing
 """,
     "restore: {%s}": r"""
-if_none: error ! neither `path`, `directory`, `average` nor `all_of`
+path: a, assert_consumed: true ! write `policy: {assert: consumed}`
+path: a, exclude: [b] ! write `policy: {exclude: [b]}`
+path: a, exlude: [b] ! did you mean `exclude`? write `policy: {exclude: [b]}`
+path: a, policies: {} ! at the top level
+if_none: error ! neither `path`, `directory` nor `all_of`
 path: a, directory: b !! both `path` and `directory`
 path: a, select: 3 ! `select` applies to a `directory`, and this source has `path`
 path: '' ! expected some text
@@ -285,17 +302,6 @@ directory: a, select: -1 ! expected latest, best or a checkpoint number
 directory: a, select: null ! expected latest, best or a checkpoint number
 directory: a, checkpoint_name: a/b ! is not a plain file name
 path: a, format: h5 ! format: unknown key
-average: [a] ! average: `average` must be a list of at least two
-average: a ! average: expected a list, found the text 'a'
-average: {directory: a} ! average.latest: the key is missing
-average: {directory: a, latest: 1} ! expected at least 2
-average: [a, b], weights: [1] ! `weights` has 1 numbers, `average` 2 checkpoints
-average: [a, b], weights: [1, 0] ! weights[1]: expected more than 0
-average: {directory: a, latest: 2}, weights: [1, 1] ! `weights` needs a list of checkpoints under
-path: a, weights: [1] ! `weights` needs a list of checkpoints under `average`
-average: [a, b], select: 1 ! `select` applies to a `directory`, and this source has `average`
-average: [a, b], path: c ! both `path` and `average`
-average: [a, b], policy: {training_state: [epoch]} ! has `training_state`
 all_of: [{path: a}] ! all_of: `all_of` must be a list of at least two
 all_of: [], directory: b ! both `directory` and `all_of`
 all_of: [{path: a}, {path: b}], policy: strict ! each of its sources has its own policy
@@ -307,6 +313,7 @@ all_of: [{path: a, policy: {training_state: [epoch]}}, {path: b}] ! has `trainin
 first_of: [] !! at least 1
 first_of: [{path: 3}, {path: a}] ! restore.first_of[0].path: expected text, found the number 3
 path: a, first_of: [{path: b}] ! unknown key
+average: [a, b] ! average the checkpoints in ten lines of Python, docs/transform.md
 """,
     "manager: {directory: a, save: {%s}}": r"""
 every_steps: 0 !! expected more than 0
@@ -323,7 +330,7 @@ on_signal: [SIGTERM, SIGTERM] ! `on_signal` has SIGTERM twice
 on_signal: [SIGTERM], grace_seconds: 0 ! expected more than 0
 on_signal: [], grace_seconds: 10 ! `grace_seconds` needs `on_signal`
 grace_seconds: 9 ! on_signal: [SIGTERM]
-on_exception: true ! `on_signal: [SIGINT]` saves on Ctrl-C
+on_exception: true ! SIGINT in `on_signal` saves on Ctrl-C
 """,
     "manager: {directory: a, keep: [{%s}]}": r"""
 latest: null ! exactly one of `latest`, `best`, `every_n_steps`, `every_n_hours`, `pin`
@@ -347,6 +354,10 @@ newest: 1 ! unknown key
 every_hours: 12 ! did you mean `every_n_hours`
 """,
     "manager: {directory: a, %s}": r"""
+every_steps: 5 ! write `save: {every_steps: 5}`
+save_best_only: true ! write `keep: [{latest: 3}, {best: 1, monitor: val_loss, mode: min}]`
+monitor: val_loss ! write `keep: [{latest: 3}, {best: 1, monitor: val_loss, mode: min}]`
+exclude: [a] ! write `exclude: [a]` into a policy
 keep: [3] ! keep[0]: expected a mapping
 keep: {latest: 3} ! write a list: [{latest: 3}]
 keep: {best: 1, monitor: loss, mode: min} ! write a list: [{best: 1, monitor: 'loss', mode: 'min'}]
@@ -359,6 +370,7 @@ on_unsavable: warning ! did you mean `warn`
 max_to_keep: 3, keep: [{latest: 3}] ! both say
 """,
     "%s": r"""
+directory: a ! write `manager: {directory: a}` or `restore: {directory: a}`
 manager: {keep: []} ! directory: the key is missing
 restor: {} !! unknown key
 policies: {strict: {}} ! built-in policy

@@ -45,7 +45,7 @@ def runs(flavour: Any, tmp_path: Path) -> Path:
     return tmp_path / "runs"
 
 
-def test_inspect_diff_rewrite_and_convert(runs: Path, flavour: Any) -> None:
+def test_inspect_diff_and_export(runs: Path, flavour: Any) -> None:
     found = tfckpt.inspect(runs, values=True)
     assert found.path == str(runs / "ckpt-3")
     assert [one.number for one in found.candidates] == [3, 2, 1]
@@ -71,33 +71,12 @@ def test_inspect_diff_rewrite_and_convert(runs: Path, flavour: Any) -> None:
     assert np.isclose(live.distances[only.a.name, only.b.name].largest, 0.5)
     assert tfckpt.diff(path, model).not_compared > 0  # without `values`, no content is compared
 
-    source, rename = runs / "ckpt-1", [{"checkpoint": "model/hidden/**", "model": "model/body/**"}]
-    cast = {"": "float16", "model/hidden/bias": "float64"}
-    half = tfckpt.rewrite(source, runs / "half", rename=rename, cast=cast)
-    assert half == str(runs / "half")
-    entries = tfckpt.inspect(half).inventory.entries
-    expected = {"model/body/bias": "float64", "optimizer/learning_rate": "float32"}
-    expected |= {"optimizer/iterations": "int64", "optimizer/momentum/body/kernel": "float16"}
-    assert {name: entries[name].dtype for name in expected} == expected
-    written = tf.train.load_checkpoint(half).get_tensor(entries["model/body/kernel"].key)
-    np.testing.assert_array_equal(written, kernel.astype("float16"))
-    mean = tfckpt.rewrite(source, runs / "mean", average=[runs / "ckpt-2", runs / "ckpt-3"])
-    bias = tfckpt.inspect(mean, values=True).statistics["model/hidden/bias"]
-    assert (bias.least, bias.greatest) == (1.0, 1.0)  # of 0, 1 and 2
-    entries = tfckpt.inspect(mean).inventory.entries
-    assert not any(name.startswith("optimizer/") for name in entries)
-    arrays = np.load(tfckpt.convert(source, runs / "w.npz", include=["model/**"]))
+    source = runs / "ckpt-1"
+    arrays = np.load(tfckpt.export(source, runs / "w.npz"))
     np.testing.assert_array_equal(arrays["model/hidden/kernel"], kernel)
     other = build(flavour)
-    other.load_weights(tfckpt.convert(source, runs / "w.weights.h5", build(flavour)))
+    other.load_weights(tfckpt.export(source, runs / "w.weights.h5", build(flavour)))
     np.testing.assert_array_equal(other.get_weights()[0], kernel)
-
-    before = sorted(runs.iterdir())
-    for call, name in ((tfckpt.rewrite, "new"), (tfckpt.convert, "new.npz")):
-        with pytest.raises(tfckpt.RefusedError, match="'model/hiden/") as refused:
-            call(source, runs / name, include=["model/hiden/**"])
-        assert not refused.value.plan.ok
-    assert sorted(runs.iterdir()) == before
 
 
 # --- statistics and differences
@@ -215,20 +194,11 @@ def test_each_kind_of_difference(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda p: tfckpt.rewrite(p, f"{p}-n", cast="floot"), "'floot' is not a dtype"),
-        (lambda p: tfckpt.rewrite(p, f"{p}-n", cast={"x": "int8"}), "x=int8 matches no value"),
-        (lambda p: tfckpt.rewrite(p, f"{p}-n", policy={}, include=["a"]), "remove `include`"),
-        (lambda p: tfckpt.rewrite(p, f"{p}-n", policy={"inclde": "a"}), "include"),
-        (lambda p: tfckpt.rewrite(p, f"{p}-n", include=["re:("]), "include"),
-        (lambda p: tfckpt.rewrite(p, f"{p}-n", include="a"), "write a list: ['a']"),
-        (lambda p: tfckpt.rewrite(p, f"{p}-n", shard_size=0), "a number of bytes, found 0"),
-        (lambda p: tfckpt.rewrite(p, f"{p}-n", shard_size="2G"), "of bytes, found '2G'"),
-        (lambda p: tfckpt.convert(p, f"{p}.pt"), "cannot write .pt"),
-        (lambda p: tfckpt.convert(p, f"{p}.npz", shard_size=9), "`shard_size` is only for"),
-        (lambda p: tfckpt.convert(p, f"{p}.npz", object()), "`model` is only for a new name"),
-        (lambda p: tfckpt.convert(p, f"{p}.weights.h5"), "needs `model`"),
-        (lambda p: tfckpt.convert(p, f"{p}.weights.h5", 1, cast="int8"), "remove `cast`"),
-        (lambda p: tfckpt.convert(p, f"{p}.weights.h5", 1), "must be a Keras model"),
+        (lambda p: tfckpt.export(p, f"{p}.pt"), "it is a local .npz or .safetensors"),
+        (lambda p: tfckpt.export(p, "s3://a/w.npz"), "it is a local .npz or .safetensors"),
+        (lambda p: tfckpt.export(p, f"{p}.npz", policy={}), "into `model`, which is missing"),
+        (lambda p: tfckpt.export(p, f"{p}.npz", 1), "with `model`, it ends with .weights.h5"),
+        (lambda p: tfckpt.export(p, f"{p}.weights.h5", 1), "must be a Keras model"),
         (lambda p: tfckpt.list_checkpoints(Path(p).parent, keep=[{"latst": 1}]), "latst"),
         (lambda p: tfckpt.list_checkpoints(Path(p).parent, keep=[{"latest": 0}]), "latest"),
     ],
@@ -253,12 +223,11 @@ def test_a_wrong_path_is_the_same_error_as_of_the_command(tmp_path: Path) -> Non
         "verify": tfckpt.verify,
         "list": tfckpt.list_checkpoints,
         "diff": tfckpt.diff,
-        "rewrite": tfckpt.rewrite,
-        "convert": tfckpt.convert,
+        "export": tfckpt.export,
     }
     for name in ("ckpt-2", "absent", "absent/ckpt-1", "file", "empty", "ckpt-1.index"):
         path = f"{tmp_path}/{name}"
-        more = {"diff": [path], "rewrite": [f"{path}-new"], "convert": [f"{path}.npz"]}
+        more = {"diff": [path], "export": [f"{path}.npz"]}
         for command, call in calls.items():
             arguments = [path, *more.get(command, ())]
             ended = run(command, *arguments)

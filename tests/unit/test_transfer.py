@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from zoo.bundles import write_bundle
 
 from tfckpt.errors import DamagedCheckpointError
 from tfckpt.stored.bundles import read
 from tfckpt.stored.bundles.bundle import Bundle
-from tfckpt.stored.bundles.write import BundleWriter
-from tfckpt.stored.io.files import SCRATCH, LocalFiles
+from tfckpt.stored.io.files import LocalFiles
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,11 +30,9 @@ def prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     for name in ("CHUNK", "SMALL", "ALONE"):
         monkeypatch.setattr(read, name, getattr(read, name) >> 8)
     monkeypatch.setattr(read, "cores", lambda: 3)
-    with BundleWriter(str(tmp_path / "ckpt-1"), 2, SCRATCH) as writer:
-        for number, (key, value) in enumerate(CONTENT.items()):
-            writer.add(key, value, number * 2 // len(CONTENT))
-        writer.finish()
-    return str(tmp_path / "ckpt-1")
+    prefix, half = str(tmp_path / "ckpt-1"), [*CONTENT][: len(CONTENT) // 2]
+    write_bundle(prefix, CONTENT, 2, lambda key: int(key not in half))
+    return prefix
 
 
 def test_every_value_is_where_it_is_wanted_in_whatever_order(prefix) -> None:

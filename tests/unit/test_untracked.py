@@ -77,9 +77,6 @@ def test_what_is_no_object_is_refused_in_our_words(value, message) -> None:
         "config": lambda: tfckpt.from_config({"version": 1}, model=value),
         "restore": lambda: tfckpt.restore({"version": 1, "restore": {"path": "a"}}, model=value),
     }
-    if isinstance(value, str):  # which may be a key of a policy, misspelt
-        with pytest.raises(tfckpt.PolicyError, match="neither an object that can be restored nor"):
-            give.pop("restore")()
     for way in give.values():
         with pytest.raises(tfckpt.UntrackedError) as error:
             way()

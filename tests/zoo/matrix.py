@@ -211,10 +211,10 @@ def _export(side, place):
     return str(place)
 
 
-def _convert(name):
+def _exported(name):
     def write(side, place):
         model = [side.root] if name.endswith(".weights.h5") else []
-        return tfckpt.convert(_tfckpt(side, place), place / name, *model)
+        return tfckpt.export(_tfckpt(side, place), place / name, *model)
 
     return write
 
@@ -232,7 +232,6 @@ EVERY = ("keras3", "tf_keras", "tf")
 WRITERS = {
     "tfckpt": Writer(_tfckpt, "tensorflow", True, EVERY),
     "manager": Writer(_manager, "tensorflow", False, EVERY),
-    "rewritten": Writer(_convert("again"), "tensorflow", False, EVERY),
     "tensorflow": Writer(
         lambda side, place: side.plain().save(str(place / "ckpt")), "tensorflow", True, EVERY
     ),
@@ -246,9 +245,9 @@ WRITERS = {
     "keras": Writer(_keras("save", "m.keras"), "keras"),
     "saved_model": Writer(_keras("save", "m", save_format="tf"), "", False, ("tf_keras",)),
     "export": Writer(_export, "", False, EVERY),
-    "safetensors": Writer(_convert("v.safetensors"), "", False, EVERY),
-    "npz": Writer(_convert("v.npz"), "", False, EVERY),
-    "to_weights_h5": Writer(_convert("c.weights.h5"), "keras", False),
+    "safetensors": Writer(_exported("v.safetensors"), "", False, EVERY),
+    "npz": Writer(_exported("v.npz"), "", False, EVERY),
+    "to_weights_h5": Writer(_exported("c.weights.h5"), "keras", False),
 }
 
 # --- Readers: path, side ---

@@ -59,8 +59,7 @@ policies:
     "policies: {p: {include: ['model/**']}, q: {}}\n",
     "missed.yaml": "version: 1\nrestore: {directory: run, policy: p}\n"
     "policies: {p: {exclude: ['model/[x]/**']}}\n",
-    "model.yaml": "version: 1\npolicies:\n  a:\n    adapt:\n"
-    "      - {how: transpose, model: model/**}\n",
+    "body.yaml": "include: ['model/one/**']\n",
     "saving.yaml": """
 version: 1
 manager:

@@ -13,12 +13,11 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfckpt.cli.terminal import (
     UsageError,
     columns,
-    print_rejected,
     progress,
     show,
     show_json,
@@ -32,12 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from tfckpt.errors import Problem
-    from tfckpt.manager.directory import Directory
-    from tfckpt.manager.retention import Decision
-    from tfckpt.policy import Config, Keep, Policy
+    from tfckpt.manager.retention import Decision, SavedCheckpoint
+    from tfckpt.policy import Config, Keep
     from tfckpt.tools.listing import ListedCheckpoint
-    from tfckpt.tools.rewriting import WrittenFiles
-    from tfckpt.tools.selection import SelectedValues
     from tfckpt.tools.verification import Verdict
 
 _ARGUMENT = re.compile(r"`(\w+)`")  # in the message of a call
@@ -45,8 +41,6 @@ _NOTES = 20  # columns that are left for them
 _SHOWN = 20
 _INDENT = "  "
 _ALL = "--json shows all"
-_RULES = ("include", "exclude", "rename", "drop_optimizer")
-_WORDS = {"LOADED": "unchanged", "RENAMED": "renamed", "CAST": "cast", "EXCLUDED": "left out"}
 
 
 @contextlib.contextmanager
@@ -181,14 +175,14 @@ def prune(arguments: Namespace) -> int:
     with _usage_errors(arguments):
         undamaged = undamaged_of(path, found, arguments.checkpoint_name)
         directory, decision = undamaged.directory, undamaged.decide(rules)
-    _check_rules(path, rules, directory, found if arguments.keep else ())
+    _check_rules(path, rules, undamaged.saved, found if arguments.keep else ())
     failed: dict[str, OSError] = {}
     if yes:
         directory.claim()  # also completes interrupted deletions
         # Another process may have changed the directory.
         found, undamaged, decision = decided(path, directory.checkpoint_name, rules)
         directory = undamaged.directory
-        failed = directory.release(directory.checkpoints(), decision)
+        failed = directory.release(directory.checkpoints(), undamaged.saved, decision)
     freed = freed_by(found, {*decision.delete} - {*failed})
     if arguments.json:
         show_json(
@@ -228,7 +222,10 @@ def _print_pruned(
 
 
 def _check_rules(
-    path: str, rules: Iterable[Keep], directory: Directory, pinnable: Iterable[ListedCheckpoint]
+    path: str,
+    rules: Iterable[Keep],
+    saved: Sequence[SavedCheckpoint],
+    pinnable: Iterable[ListedCheckpoint],
 ) -> None:
     """Refuse rules that cannot apply to any checkpoint, which is rarely intended.
 
@@ -237,7 +234,6 @@ def _check_rules(
     """
     from tfckpt.manager.remarks import idle
 
-    saved = directory.saved(directory.checkpoints())
     numbers = {checkpoint.number for checkpoint in pinnable}
     for rule in rules:
         if reason := idle(rule, saved):
@@ -247,150 +243,37 @@ def _check_rules(
             raise UsageError(f"{path} has no checkpoint {absent[0]} to pin; it has {known}")
 
 
-def rewrite(arguments: Namespace) -> int:
-    """Write the checkpoint; returns 1 if the plan has errors."""
-    from tfckpt.tools.rewriting import rewritten
+def export(arguments: Namespace) -> int:
+    """Write a file for other programs, and say what it lacks."""
+    from tfckpt.policy import load_policy
+    from tfckpt.tools.export import exported
 
-    with _usage_errors(arguments):
-        chosen = _selection(arguments)
-        written = rewritten(arguments.SRC, arguments.DST, chosen, arguments.shard_size, progress)
-    return _ended(arguments, written)
-
-
-def convert(arguments: Namespace) -> int:
-    """Write the file; returns 1 if the plan has errors."""
-    from tfckpt.tools.rewriting import converted
-
-    source, target, limit = arguments.SRC, arguments.DST, arguments.shard_size
-    build = None if arguments.model is None else _builder(arguments.model)
-    streams = contextlib.redirect_stdout(sys.stderr)  # what the model's code prints
-    with _usage_errors(arguments), streams if build else contextlib.nullcontext():
-        chosen = _selection(arguments)
-        written = converted(source, target, chosen, limit, progress, build=build)
-    return _ended(arguments, written)
-
-
-def _builder(target: str) -> Callable[[], dict[str, Any]]:
-    def build() -> dict[str, Any]:
+    build, policy = None, arguments.policy and load_policy(arguments.policy)
+    if arguments.model is not None:
         from tfckpt.cli.plan import load_objects
 
-        return load_objects(target)
-
-    return build
-
-
-def _ended(arguments: Namespace, written: WrittenFiles) -> int:
-    from tfckpt.tools.rewriting import remarks
-
-    print_rejected(written.rejected, written.used)
-    status = _print_written(arguments, written)
-    if written.plan.ok:
-        for text in remarks(written):
-            print(f"tfckpt: {printable(text)}", file=sys.stderr)
-    return status
+        build = partial(load_objects, arguments.model)
+    streams = contextlib.redirect_stdout(sys.stderr)  # what the model's code prints
+    with _usage_errors(arguments), streams:
+        exported(arguments.SRC, arguments.DST, build, policy, say=_say)
+    print(f"{printable(arguments.DST)}: written")
+    return 0
 
 
-def _selection(arguments: Namespace) -> SelectedValues:
-    """What the flags select."""
-    from tfckpt.tools.selection import SelectedValues
-
-    casts: dict[str, str] = {}
-    for text in arguments.cast:
-        selector, _, dtype = text.rpartition("=")
-        casts.pop(selector, None)  # the last one wins
-        casts[selector] = dtype
-    return SelectedValues(
-        arguments.include,
-        arguments.exclude,
-        arguments.rename,
-        arguments.drop_optimizer,
-        casts,
-        arguments.average,
-        _policy(arguments),
-    )
-
-
-def _print_written(arguments: Namespace, written: WrittenFiles) -> int:
-    """Print what was written, or the plan if it has errors; returns the exit status."""
-    plan, target = written.plan, written.path
-    entries = [step.entry for step in plan.assignments] if plan.ok else []
-    nbytes = sum(entry.nbytes for entry in entries)
-    if arguments.json:
-        show_json(
-            {
-                "version": 1,
-                "source": plan.source,
-                "target": target,
-                "written": plan.ok,
-                "values": len(entries),
-                "nbytes": nbytes,
-                "files": list(written.files),
-                "plan": plan.to_json(),
-            }
-        )
-    elif plan.ok:
-        for status, count in plan.counts.items():
-            steps = [step for step in plan.steps if step.status is status]
-            stored = sum(step.stored.nbytes for step in steps if step.stored)
-            word = _WORDS.get(status.value, status.value.lower())
-            print(f"  {word:<12}{count:>8,}  {size(stored):>12}")
-        total = f"{len(entries):,} value{'s' * (len(entries) != 1)}, {size(nbytes)}"
-        shards = f", in {len(written.files)} data files" if len(written.files) > 1 else ""
-        print(f"{printable(target)}: {total}{shards}")
-    else:
-        print(plan)
-    return 0 if plan.ok else 1
-
-
-def _policy(arguments: Namespace) -> Policy | None:
-    """The policy of --config and --policy; None without them."""
-    if (file := arguments.config) is None:
-        if arguments.policy is not None:
-            raise UsageError("--policy needs --config, the file that has the policy")
-        return None
-    if getattr(arguments, "model", None) is None and (
-        mixed := [f"--{flag}" for flag in _RULES if getattr(arguments, flag)]
-    ):
-        raise UsageError(f"--config sets the rules; remove {', '.join(mixed)}")
-    return _of_config(file, arguments.policy)
-
-
-def _of_config(file: str, name: str | None) -> Policy:
-    from tfckpt.policy import load_config
-
-    policies = load_config(file).policies
-    names = ", ".join(sorted(policies)) or "none"
-    if name is None and len(policies) != 1:
-        raise UsageError(f"--policy is required, because {file} has these policies: {names}")
-    if name is not None and name not in policies:
-        raise UsageError(f"{file} has no policy {name!r}; it has {names}")
-    return policies[name] if name is not None else next(iter(policies.values()))
+def _say(text: str) -> None:
+    print("\n".join(map(printable, f"tfckpt: {text}".split("\n"))), file=sys.stderr)
 
 
 def report(arguments: Namespace) -> int:
-    """Write a page, and show it with --open."""
-    from tfckpt.pages.report_page import report_page
+    """Write the page of a run, and show it with --open."""
+    from tfckpt.pages.run_page import report_page
 
-    about: Any = arguments.PATH
-    if arguments.model is not None:
-        from tfckpt.cli.plan import load_objects, plan_for
-
-        if arguments.B is not None:
-            raise UsageError("--model is for one checkpoint, or a config")
-        with contextlib.redirect_stdout(sys.stderr):  # what the model's code prints
-            objects = load_objects(arguments.model)
-            about = plan_for(arguments.PATH, arguments.model, objects)
-    elif arguments.B is not None:
-        from tfckpt.tools.comparison import diff as compared
-
-        about = compared(about, arguments.B, values=arguments.values, progress=progress)
     with _usage_errors(arguments):
         written = report_page(
-            about,
+            arguments.DIR,
             html=arguments.html,
             keep=_rules(arguments),
             checkpoint_name=arguments.checkpoint_name,
-            values=arguments.values,
             force=arguments.force,
         )
     print(f"{printable(written)}: written")
@@ -464,31 +347,13 @@ def policy_schema(_: Namespace) -> int:
     return 0
 
 
-def policy_show(arguments: Namespace) -> int:
-    """Print what is understood of a config, with presets, variables and defaults resolved."""
-    import yaml
-
-    from tfckpt.policy.load import load_config
-
-    file = arguments.CONFIG
-    config = load_config(file).model_dump(mode="json", by_alias=True, exclude_none=True)
-    if arguments.json:
-        show_json({"version": 1, "file": file, "config": config})
-    else:
-        text = yaml.safe_dump(config, sort_keys=False, allow_unicode=True, width=80)
-        print("\n".join(map(printable, text.rstrip().split("\n"))))
-    return 0
-
-
 COMMANDS: Mapping[str, Callable[[Namespace], int]] = {
     "list": list_directory,
     "verify": verify,
     "prune": prune,
-    "rewrite": rewrite,
-    "convert": convert,
+    "export": export,
     "report": report,
     "doctor": doctor,
     "policy check": policy_check,
     "policy schema": policy_schema,
-    "policy show": policy_show,
 }

@@ -138,8 +138,6 @@ def _lineage(restored: Restored) -> Iterator[str]:
         yield f"{_INDENT}from {printable(source.path)} (sha256 {printable(source.sha256[:12])}…)"
         digest = printable(source.policy_sha256[:12])
         yield f"{_INDENT * 2}by policy {source.policy!r} (sha256 {digest}…)"
-        for share in source.average:
-            yield f"{_INDENT * 2}{share.weight:.4g} of {printable(share.path)}"
     counts = ", ".join(f"{printable(word)} {count:,}" for word, count in restored.counts.items())
     yield f"{_INDENT * 2}{counts}"
 
@@ -221,7 +219,7 @@ def data_document(checkpoint: StoredCheckpoint, selector: str) -> dict[str, Any]
         if array.size > MAX_ELEMENTS:
             raise UsageError(
                 f"{entry.name} has {array.size:,} elements; --json prints at most "
-                f"{MAX_ELEMENTS:,}; `tfckpt convert PATH FILE.npz` writes them for NumPy"
+                f"{MAX_ELEMENTS:,}; `tfckpt export PATH FILE.npz` writes them for NumPy"
             )
         document[entry.name] = _elements(array)
     return document

@@ -20,15 +20,16 @@ if TYPE_CHECKING:
 # What somebody may look for here, and what does it.
 _INSTEAD = {
     "inspect --graph": "--keys shows the path of each value in TensorFlow's object graph",
-    "inspect --slice": "`tfckpt convert PATH FILE.npz --include GLOB` writes values for NumPy",
+    "inspect --slice": "`tfckpt export PATH FILE.npz` writes the values for NumPy",
     "inspect --model": "`tfckpt plan PATH --model MODULE:CALLABLE` shows which value goes where",
+    "convert": "`tfckpt export SRC DST` writes .npz, .safetensors, .weights.h5 or a checkpoint",
+    "rewrite": "a few lines of Python rename or average values: docs/transform.md",
+    "policy show": "`tfckpt plan CONFIG --model MODULE:CALLABLE` shows what it restores",
     "policy suggest": "`tfckpt plan PATH --model MODULE:CALLABLE --write FILE` writes a policy",
 }
 _STATUS = """
 exit status: 0 success; 1 difference found, restore refused, checkpoint
   damaged or missing, config invalid; 2 wrong command line; 130 interrupted"""
-_SIZE = re.compile(r"([1-9][0-9]{0,15})([KMG]?)(?:i?B)?")
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _SWITCH = re.compile(r"(--\w+): ignored explicit argument .*")
 
 
@@ -79,7 +80,7 @@ def parsed(words: list[str]) -> argparse.Namespace:
 
 
 def _with_underscores(word: str) -> str:
-    """A flag as it is called here, which many write with dashes: ``--drop-optimizer``."""
+    """A flag as it is called here, which many write with dashes: ``--checkpoint-name``."""
     if not word.startswith("--"):
         return word
     name, separator, value = word.partition("=")
@@ -137,7 +138,7 @@ def parsers() -> tuple[CommandParser, dict[str, CommandParser]]:
     _writing(add)
     group = commands.add_parser(
         "policy",
-        help="Check or show a config, print the schema of configs.",
+        help="Check a config, or print the schema of configs.",
         usage="tfckpt policy COMMAND ...",
         examples=["policy check configs/finetune.yaml"],
     )
@@ -204,6 +205,7 @@ subtree. For a directory, shows the newest readable checkpoint.""",
     views.add_argument("--name", metavar="GLOB", help=text)
     text = "Show the checkpoint key of each value."
     views.add_argument("--keys", action="store_true", help=text)
+    _add_html(added)
     added = add(
         "diff",
         "Compare two checkpoints, or a checkpoint and a model.",
@@ -221,6 +223,7 @@ compared only with --values. Exit status 1 if anything differs.""",
     text = "Show the largest and the relative difference of values."
     added.add_argument("--values", action="store_true", help=text)
     _add_model(added)
+    _add_html(added)
     added = add(
         "verify",
         "Check every checksum and list damaged values.",
@@ -258,18 +261,22 @@ to decide. CALLABLE returns the built model, or a dict of objects:
 {"model": model, "optimizer": optimizer}.""",
         "plan configs/finetune.yaml --model train:build_model",
         "plan zoo/imagenet/ckpt-900 --model train:build_model",
-        "plan configs/finetune.yaml --model train:build --lock f.lock.json",
+        "plan configs/finetune.yaml --model train:build --expect plan.json",
         "plan zoo/vit.h5 --model train:build --write vit.yaml",
     )
     added.add_argument("CONFIG", metavar="CONFIG|PATH|DIR")
     _add_model(added, required=True)
-    text = "Write the resolved plan, for a policy's `lock` key, unless the plan is refused."
-    added.add_argument("--lock", metavar="FILE", help=text)
+    text = (
+        "Compare with what --json printed before: exit status 1 if a value goes elsewhere, or has "
+        "another shape or dtype."
+    )
+    added.add_argument("--expect", metavar="FILE", help=text)
     text = (
         "Write a config with the policy that would be accepted in place of a refused PATH; "
         "the file must not exist. The exit status is then 0."
     )
     added.add_argument("--write", metavar="FILE", help=text)
+    _add_html(added)
 
     added = add(
         "check",
@@ -302,52 +309,35 @@ checkpoint, damaged ones, or those that other software wrote.""",
     _add_rules(added, required=True)
     added.add_argument("--yes", action="store_true", help="Delete them.")
     added = add(
-        "rewrite",
-        "Make a new checkpoint from an old one.",
+        "export",
+        "Write a checkpoint for other programs.",
         """\
-Selects, renames and casts values, by flags or by a policy; the new checkpoint
-takes the place of the policy's model. SRC is any checkpoint that `inspect` can
-read. DST is the prefix of a TF2 checkpoint, readable by plain TensorFlow. Never
-overwrites files.""",
-        "rewrite runs/flowers/checkpoints export/flowers --drop_optimizer",
-        "rewrite zoo/ckpt-900 zoo/body --include 'model/body/**' --cast bfloat16",
-        "rewrite zoo/ckpt-900 zoo/new --rename 'model/body/**=model/encoder/**'",
-        "rewrite runs/big/ckpt-9 runs/big/split-9 --shard_size 2G",
-        "rewrite a/ckpt-9 mean/ckpt-1 --average b/ckpt-9 --average c/ckpt-9",
-    )
-    _add_selection(added)
-    added = add(
-        "convert",
-        "Convert a checkpoint to another format.",
-        """\
-DST ends with .npz, .safetensors or .weights.h5; any other name is the prefix of
-a TF2 checkpoint, as for `rewrite`. Values have their canonical names in .npz
-and .safetensors. .weights.h5 needs --model, because Keras writes it. Never
-overwrites files.""",
-        "convert zoo/ckpt-900 zoo/imagenet.npz --include 'model/**'",
-        "convert runs/flowers flowers.safetensors --include 'model/**'",
-        "convert zoo/ckpt-900 new.weights.h5 --model train:build_model",
-        "convert old/weights.h5 new/ckpt-1",
-    )
-    _add_selection(added)
-    _add_model(added, help="Function that builds the model, for .weights.h5.")
-    added = add(
-        "report",
-        "Write an HTML page.",
-        """\
-Of a run: its checkpoints on a line of steps, with their metrics, what is kept
-and why. Of a checkpoint: its values. Of two: what differs. With --model: what a
-restore would do. The page is one file, which loads nothing.""",
-        "report runs/flowers/checkpoints --open",
-        "report runs/flowers/checkpoints --keep latest=3 --html flowers.html",
-        "report runs/a/ckpt-1 runs/a/ckpt-2 --values",
+DST ends with .npz or .safetensors: values by canonical names, of any SRC that
+`inspect` can read. With --model, SRC is restored first, as by `plan`; then DST
+is the .weights.h5 that Keras writes, or the prefix of a TensorFlow checkpoint.
+Never overwrites files.""",
+        "export runs/flowers/checkpoints flowers.safetensors",
+        "export zoo/ckpt-900 new.weights.h5 --model train:build_model",
+        "export zoo/ckpt-900 new/ckpt-1 --model train:build --policy body.yaml",
         json=False,
     )
-    added.add_argument("PATH", metavar="DIR|PATH")
-    added.add_argument("B", nargs="?", help="A second checkpoint, to compare.")
-    text = "Read the values: statistics of a checkpoint, how far apart two are."
-    added.add_argument("--values", action="store_true", help=text)
+    added.add_argument("SRC")
+    added.add_argument("DST")
     _add_model(added)
+    text = "File with the keys of a policy, of that restore; a config stands in place of SRC."
+    added.add_argument("--policy", metavar="FILE", help=text)
+    added = add(
+        "report",
+        "Write the HTML page of a run.",
+        """\
+Its checkpoints on a line of steps, with their metrics, what is kept and why;
+one file, which loads nothing. What `inspect`, `diff` and `plan` print is HTML
+by their --html.""",
+        "report runs/flowers/checkpoints --open",
+        "report runs/flowers/checkpoints --keep latest=3 --html flowers.html",
+        json=False,
+    )
+    added.add_argument("DIR")
     text = "The file to write; report-NAME.html by default."
     added.add_argument("--html", metavar="FILE", help=text)
     _add_rules(added)
@@ -366,20 +356,16 @@ def _policies(add: Any) -> None:
     added.add_argument("CONFIG")
     summary = "Print the JSON Schema of configs, for editors."
     add("policy schema", summary, "", "policy schema > schema.json", json=False)
-    added = add(
-        "policy show",
-        "Print a config with all defaults.",
-        "Presets and variables are resolved.",
-        "policy show configs/finetune.yaml",
-    )
-    added.add_argument("CONFIG")
 
 
-_MODEL = "Function that returns the model or a dict of objects, e.g. train:build_model."
+def _add_model(added: CommandParser, *, required: bool = False) -> None:
+    text = "Function that returns the model or a dict of objects, e.g. train:build_model."
+    added.add_argument("--model", metavar="MODULE:CALLABLE", required=required, help=text)
 
 
-def _add_model(added: CommandParser, *, help: str = _MODEL, required: bool = False) -> None:  # noqa: A002
-    added.add_argument("--model", metavar="MODULE:CALLABLE", required=required, help=help)
+def _add_html(added: CommandParser) -> None:
+    text = "Write what is printed into a new file, as HTML."
+    added.add_argument("--html", metavar="FILE", help=text)
 
 
 def _add_rules(added: CommandParser, *, required: bool = False) -> None:
@@ -395,39 +381,6 @@ def _add_rules(added: CommandParser, *, required: bool = False) -> None:
     rules.add_argument("--config", metavar="FILE", help=text)
     text = "Name before the number, if DIR has checkpoints of several names."
     added.add_argument("--checkpoint_name", metavar="NAME", help=text)
-
-
-def _add_selection(added: CommandParser) -> None:
-    added.add_argument("SRC")
-    added.add_argument("DST")
-    for name, value, kind, text in (
-        ("include", "GLOB", str, "Write only these values (new names)."),
-        ("exclude", "GLOB", str, "Do not write these values (new names)."),
-        ("rename", "OLD=NEW", _renamed, "Rename values; OLD and NEW have the same wildcards."),
-        (
-            "cast",
-            "[GLOB=]DTYPE",
-            str,
-            "Cast all floating-point weights and slots, or the values that GLOB selects.",
-        ),
-        ("average", "PATH", str, "Average the weights of SRC with those of this checkpoint."),
-    ):
-        added.add_argument(
-            f"--{name}",
-            metavar=value,
-            action="append",
-            type=kind,
-            default=[],
-            help=_repeated(text),
-        )
-    text = "Do not write the state of optimizers."
-    added.add_argument("--drop_optimizer", action="store_true", help=text)
-    text = "Start a new data file before one exceeds SIZE, e.g. 500M or 2G."
-    added.add_argument("--shard_size", metavar="SIZE", type=_bytes, help=text)
-    text = "Use the rules of a policy in this config."
-    added.add_argument("--config", metavar="FILE", help=text)
-    text = "The policy to use, if the config has several."
-    added.add_argument("--policy", metavar="NAME", help=text)
 
 
 def _repeated(text: str) -> str:
@@ -461,16 +414,3 @@ def _number(text: str) -> Any:
         with contextlib.suppress(ValueError):
             return kind(text)
     return text.strip()
-
-
-def _renamed(text: str) -> dict[str, str]:
-    old, equals, new = text.partition("=")
-    if not equals:
-        raise argparse.ArgumentTypeError(f"{text!r} is not OLD=NEW")
-    return {"checkpoint": old, "model": new}
-
-
-def _bytes(text: str) -> int:
-    if (match := _SIZE.fullmatch(text)) is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a valid size; use e.g. 500M or 2G")
-    return int(match[1]) * _UNITS[match[2]]

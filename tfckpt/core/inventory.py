@@ -275,30 +275,16 @@ class Inventory:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Share:
-    """One checkpoint of an average; the weights of all sum to 1.
-
-    ``path`` is as written in the config; ``sha256`` identifies the content, in hexadecimal.
-    """
-
-    path: str
-    sha256: str
-    weight: float
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Origin:
     """A checkpoint that values were restored from, and the policy.
 
     ``path`` is as written in the config; ``sha256`` identifies the content, in hexadecimal.
-    ``average`` has the checkpoints of an average, () for a single checkpoint.
     """
 
     path: str
     sha256: str
     policy: str
     policy_sha256: str
-    average: tuple[Share, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

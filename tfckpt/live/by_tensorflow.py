@@ -20,13 +20,12 @@ from absl import logging
 
 from tfckpt.errors import RestoreError
 from tfckpt.live.paths import without_pattern
-from tfckpt.stored.bundles.bundle import Bundle
+from tfckpt.stored.bundles.bundle import Bundle, data_path, index_path
 from tfckpt.stored.bundles.keys import OBJECT_GRAPH, edges, object_graph
-from tfckpt.stored.bundles.write import BundleWriter
+from tfckpt.stored.bundles.write import Shard, encode_index
 from tfckpt.stored.commits.record_file import parts
 from tfckpt.stored.io.explain import DATA
 from tfckpt.stored.io.files import LOCAL, SCRATCH, Files, files_of, join
-from tfckpt.stored.io.object_store import ObjectStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -102,7 +101,7 @@ def not_taken(prefix: str, error: Exception) -> RestoreError:
 def readable(prefix: str, without: Collection[str] = ()) -> str:
     """A prefix at which TensorFlow can read a checkpoint until the process exits."""
     files = files_of(prefix)
-    if not isinstance(files, ObjectStore):
+    if files.renames:  # it is no object store
         return without_pattern(prefix)
     directory = tempfile.mkdtemp(prefix="tfckpt-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
@@ -114,7 +113,7 @@ def readable(prefix: str, without: Collection[str] = ()) -> str:
 def readable_part(prefix: str, keys: Iterable[str]) -> Iterator[str]:
     """A prefix at which TensorFlow can read the objects of some keys, within the block."""
     files = files_of(prefix)
-    if not isinstance(files, ObjectStore):
+    if files.renames:  # it is no object store
         yield without_pattern(prefix)
         return
     with tempfile.TemporaryDirectory(prefix="tfckpt-") as directory:
@@ -126,7 +125,7 @@ def readable_part(prefix: str, keys: Iterable[str]) -> Iterator[str]:
 @contextlib.contextmanager
 def writable(prefix: str, files: Files) -> Iterator[str]:
     """A prefix at which TensorFlow can write; what it wrote is under ``prefix`` after the block."""
-    if not isinstance(files, ObjectStore):
+    if files.renames:  # it is no object store
         yield prefix
         return
     parent, name = os.path.split(prefix)
@@ -158,10 +157,12 @@ def _keys_below(bundle: Bundle, keys: Iterable[str]) -> set[str]:
 def _copied(bundle: Bundle, keys: Collection[str], files: Files, directory: str) -> str:
     """The prefix of a local copy of some values, and of what registered savers wrote."""
     target, parent = join(directory, _NAME), os.path.split(bundle.prefix)[0]
-    with BundleWriter(target, files=SCRATCH) as writer:
+    shard = Shard(data_path(target, 0, 1), 0, SCRATCH)
+    with contextlib.closing(shard):
         for key in sorted({OBJECT_GRAPH, *keys} & bundle.entries.keys()):
-            _add(writer, key, bundle)
-        writer.finish()
+            _add(shard, key, bundle)
+        shard.finish()
+    SCRATCH.write_atomic(index_path(target), encode_index(shard.coded, 1))
     name = os.path.split(bundle.prefix)[1]
     for file in parts(bundle.prefix, {*files.listdir(parent)}, files):
         if file.startswith(name) and not _WRITTEN_ANEW.fullmatch(file.removeprefix(name)):
@@ -169,13 +170,13 @@ def _copied(bundle: Bundle, keys: Collection[str], files: Files, directory: str)
     return target
 
 
-def _add(writer: BundleWriter, key: str, bundle: Bundle) -> None:
+def _add(shard: Shard, key: str, bundle: Bundle) -> None:
     """Copy a value as it is stored; one that is stored in slices becomes whole."""
     entry = bundle.entries[key]
     if entry.sliced:
-        writer.add(key, bundle.read(key))
+        shard.add(key, entry.dtype, entry.shape, (bundle.read(key),))
     else:
-        writer.add_raw(key, entry, bundle.read_raw(key))
+        shard.add_raw(key, entry, bundle.read_raw(key))
 
 
 def _copy(source: str, source_files: Files, target: str, files: Files) -> None:

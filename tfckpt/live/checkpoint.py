@@ -23,7 +23,7 @@ from tfckpt.core.gc_pause import gc_paused
 from tfckpt.errors import CheckpointNotFoundError, NamingError, NotInstalledError, SaveError
 from tfckpt.live import generators, outputs
 from tfckpt.live.advice import PolicyCall, adding_advice, log_once, log_restore, other_keyword
-from tfckpt.live.arguments import OWN, RESERVED, check_arguments, check_attribute
+from tfckpt.live.arguments import OBJECTS, OWN, RESERVED, check_arguments, check_attribute
 from tfckpt.live.by_tensorflow import not_taken, readable
 from tfckpt.live.inventory import collect
 from tfckpt.live.late import (
@@ -103,7 +103,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
     """
 
     def __init__(self, root: Any = None, **kwargs: Any) -> None:
-        check_arguments(root, kwargs)
+        check_arguments(root, kwargs, OBJECTS)
         super().__init__(root, **kwargs)
         self._background = Background()
         self._lineage = Lineage()

@@ -16,8 +16,8 @@ from absl import logging
 from tfckpt.core.gc_pause import gc_paused
 from tfckpt.core.inventory import Inventory, Origin, Role
 from tfckpt.core.selectors import REGEX
-from tfckpt.errors import CheckpointError, DamagedCheckpointError, RefusedError, RestoreError
-from tfckpt.live import building, lora, outputs
+from tfckpt.errors import CheckpointError, DamagedCheckpointError, RefusedError
+from tfckpt.live import building, outputs
 from tfckpt.live.adapt import plan_context
 from tfckpt.live.apply import Undo, apply, check_values
 from tfckpt.live.building import initial_values
@@ -27,18 +27,15 @@ from tfckpt.live.turns import live_objects
 from tfckpt.live.vocabularies import derive_again
 from tfckpt.live.workers import ALONE
 from tfckpt.planning import Plan, RestoreReport, Severity, make_plan, union_of
-from tfckpt.planning.lock import drift
 from tfckpt.planning.suggestion import suggest
 from tfckpt.stored.commits.record_file import path_of
-from tfckpt.stored.formats.average import Average, open_average
 from tfckpt.stored.formats.open import StoredCheckpoint, open_checkpoint, refuse_absent
 from tfckpt.stored.io.explain import KERAS_FILES
-from tfckpt.stored.io.files import content, files_of
+from tfckpt.stored.io.files import files_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from tfckpt.errors import Problem
     from tfckpt.live.workers import Together
     from tfckpt.policy import Policy
     from tfckpt.stored.commits.record_file import CommitRecord
@@ -53,7 +50,7 @@ _VERIFY_LEVELS = ("none", "checksums", "values")
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """One checkpoint to restore from, or the average of several.
+    """One checkpoint to restore from.
 
     Attributes:
         leave: keywords of training state, whose values are left in the checkpoint.
@@ -62,7 +59,7 @@ class Choice:
         state: what is restored of the training's state.
     """
 
-    place: str | Average
+    place: str
     policy: Policy
     leave: tuple[str, ...] = ()
     chosen: str = ""
@@ -103,13 +100,13 @@ class Prepared:
 
     @property
     def prefix(self) -> str | None:
-        """The prefix of the only checkpoint; None if several are combined or averaged."""
+        """The prefix of the only checkpoint; None if several are combined."""
         first, *others = self.parts
-        return None if others or first.stored.members else first.stored.prefix
+        return None if others else first.stored.prefix
 
     @property
     def record(self) -> CommitRecord | None:
-        """The record of the only checkpoint; None if several are combined or averaged."""
+        """The record of the only checkpoint; None if several are combined."""
         return None if self.prefix is None else self.stored.record
 
     def report(self, rejected: Sequence[str] = ()) -> RestoreReport:
@@ -153,7 +150,7 @@ def prepare(
         stack.enter_context(live_objects())
         for choice in choices:
             building.build_models(given, choice.policy.build)
-        orders = any(str(choice.place).endswith(KERAS_FILES) for choice in choices)
+        orders = any(choice.place.endswith(KERAS_FILES) for choice in choices)
         pause = stack.enter_context(contextlib.ExitStack())
         pause.enter_context(gc_paused())
         live = collect(objects, root, orders=orders)
@@ -174,7 +171,6 @@ def prepare(
         if plan.nbytes > _SMALL:
             pause.close()
         settings = settings_of(plan, live.variables)
-        plan = with_drift(plan, [choice.policy for choice in choices])
         yield Prepared(plan, live, parts, settings, given)
 
 
@@ -189,13 +185,10 @@ def _planned(
     parts, plans = [], []
     for choice, stored in zip(choices, opened, strict=True):
         policy = _effective_policy(choice, stored, alone=len(choices) == 1)
-        source = str(choice.place)
+        source = choice.place
         stored_inventory = dataclasses.replace(stored.inventory, source=source)
         live_inventory = live.inventory
-        if lora.is_lora(stored_inventory):
-            stored_inventory, live_inventory = lora.factors(stored, live)
-            stored_inventory = dataclasses.replace(stored_inventory, source=source)
-        elif not stored.graph:
+        if not stored.graph:
             live_inventory = ungraphed(live, stored_inventory).inventory
         if skip_slots:
             stored_inventory = _without_slots(stored_inventory)
@@ -218,14 +211,13 @@ def _planned(
     return tuple(parts), union_of(plans) if len(plans) > 1 else plans[0]
 
 
-def _open(place: str | Average, live: Live) -> StoredCheckpoint:
-    known: dict[str, Any] = {"roots": live.roots, "bases": live.weak_bases}
-    if not isinstance(place, str):
-        return open_average(place, **known, files=files_of)
+def _open(place: str, live: Live) -> StoredCheckpoint:
+    roots, bases, files = live.roots, live.weak_bases, files_of(place)
     with contextlib.ExitStack() as stack:
-        stored = stack.enter_context(open_checkpoint(place, **known, files=files_of(place)))
+        opened = open_checkpoint(place, roots=roots, bases=bases, files=files)
+        stored = stack.enter_context(opened)
         refuse_absent(stored)
-        if stored.record is None and files_of(place).exists(path_of(place)):
+        if stored.record is None and files.exists(path_of(place)):
             logging.warning(
                 "%s: its files were written over since tfckpt saved it, so they are restored as "
                 "what they are, and its commit record is not used",
@@ -236,9 +228,7 @@ def _open(place: str | Average, live: Live) -> StoredCheckpoint:
 
 
 def _printed(choice: Choice) -> Inventory:
-    """The inventory that ``tfckpt inspect`` prints; empty for an average."""
-    if not isinstance(choice.place, str):
-        return Inventory("", {})
+    """The inventory that ``tfckpt inspect`` prints."""
     with open_checkpoint(choice.place, files=files_of(choice.place)) as stored:
         return stored.inventory
 
@@ -246,13 +236,12 @@ def _printed(choice: Choice) -> Inventory:
 def _effective_policy(choice: Choice, stored: StoredCheckpoint, *, alone: bool) -> Policy:
     """The policy of a choice; a combination of several checkpoints has no training state."""
     update: dict[str, Any] = {}
-    members = stored.members or (stored,)
-    states = [member.record.training for member in members if member.record is not None]
-    tops = {name.partition("/")[0] for name in stored.inventory.entries} if states else set()
-    left = [key for key in choice.leave if key in tops and any(state.get(key) for state in states)]
+    state = stored.record.training if stored.record is not None else {}
+    tops = {name.partition("/")[0] for name in stored.inventory.entries} if state else set()
+    left = [key for key in choice.leave if key in tops and state.get(key)]
     if left := [f"{keyword}/**" for keyword in left]:
         update["exclude_checkpoint"] = (*choice.policy.exclude_checkpoint, *left)
-    if not alone or not isinstance(choice.place, str):
+    if not alone:
         update["training_state"] = ()
     if choice.whole:  # as if it were written in the policy
         update.update((key, getattr(choice.policy, key)) for key in ("on_missing", "on_unexpected"))
@@ -260,8 +249,8 @@ def _effective_policy(choice: Choice, stored: StoredCheckpoint, *, alone: bool) 
 
 
 def _origin(choice: Choice, stored: StoredCheckpoint) -> Origin:
-    values, policy = stored.values, choice.policy
-    return Origin(str(choice.place), values.digest, policy.name, policy.digest, values.shares)
+    policy = choice.policy
+    return Origin(choice.place, stored.values.digest, policy.name, policy.digest)
 
 
 def _without_slots(inventory: Inventory) -> Inventory:
@@ -345,25 +334,6 @@ def _ready(
             raise
         damaged = isinstance(error, DamagedCheckpointError)
         raise error.named(names, _DAMAGED_HINT if damaged else "") from error
-
-
-def with_drift(plan: Plan, policies: Iterable[Policy]) -> Plan:
-    """The plan, with its differences from the lock files of its policies."""
-    found: list[Problem] = []
-    for policy in {policy.lock: policy for policy in policies}.values():
-        if policy.lock is not None:
-            found += drift(plan, read_lock(policy.lock), policy.lock, policy.where("lock"))
-    return dataclasses.replace(plan, drift=tuple(found)) if found else plan
-
-
-def read_lock(lock: str) -> str | None:
-    """The text of a lock file; None if it does not exist."""
-    try:
-        return content(lock, files_of(lock)).decode(errors="replace")
-    except FileNotFoundError:
-        return None
-    except (OSError, CheckpointError) as error:
-        raise RestoreError(f"{lock}: the lock cannot be read: {error}") from error
 
 
 _SELECTORS = ("include", "exclude", "exclude_checkpoint", "expect_missing", "expect_unexpected")

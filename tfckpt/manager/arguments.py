@@ -7,6 +7,7 @@ save then fails although its files are complete, or writes a record that no read
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 import math
 import numbers
@@ -17,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from tfckpt.core.similar import did_you_mean
 from tfckpt.errors import SaveError
+from tfckpt.live.arguments import CallSignature, instead_of
 from tfckpt.policy import Keep
 from tfckpt.policy.messages import problems_of
 
@@ -33,6 +36,17 @@ _MAX_DEPTH = 16
 _MAX_BYTES = 1 << 16
 # Counters are 64 bits wide.
 _MAX_COUNT = 2**63 - 1
+
+
+def check_keywords(manager: type[Any], keywords: Mapping[str, Any]) -> None:
+    """Refuse what a manager does not take, with what to write in its place."""
+    known = inspect.signature(manager.__init__).parameters
+    if any(each.kind is each.VAR_KEYWORD for each in known.values()):  # of a subclass
+        return
+    call = CallSignature(arguments=frozenset(known))
+    for name in keywords.keys() - known.keys():
+        hint = instead_of(name, keywords[name], call) or did_you_mean(name, known.keys() - {"self"})
+        raise TypeError(f"{manager.__name__}() has no argument {name!r}; {hint}")
 
 
 def rules(

@@ -45,8 +45,9 @@ from tfckpt.live.workers import (
 )
 from tfckpt.manager import arguments
 from tfckpt.manager.directory import RunDirectory
+from tfckpt.manager.remarks import warn_of_fallback
 from tfckpt.stored.commits.numbering import Ticket
-from tfckpt.stored.io.explain import Audience, look
+from tfckpt.stored.io.explain import look
 from tfckpt.stored.io.files import absolute, files_of, join
 
 if TYPE_CHECKING:
@@ -110,6 +111,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         """Returns TensorFlow's own manager in graph mode."""
         if not executing_eagerly():
             return TensorFlowManager(checkpoint, directory, *args, **kwargs)
+        arguments.check_keywords(cls, kwargs)
         return super().__new__(cls)
 
     def __init__(  # noqa: PLR0917 (TensorFlow's signature)
@@ -313,13 +315,14 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
                 written = self._trainable and self._files.newest
                 frozen = frozen_values(live) if written else frozenset[str]()
                 self._files.claim_for(needed(live.inventory, frozen))
-                self._files.mend_state(self.retention)
+                self._files.mend_state()
             workers.exchange("claim")
 
     def _take_number(self, checkpoint_number: int | None) -> Ticket:
         """Lock the directory, end what dead processes have begun, and take a number."""
-        recovered = self._files.claim()
-        last = max(recovered, *(one.number for one in self._files.checkpoints()), 0)
+        last = self._files.claim()
+        if checkpoint_number is not None:
+            last = max(last, *(one.number for one in self._files.checkpoints()), 0)
         counter, files = as_int(self._checkpoint.save_counter), self._save_options.files
         return Ticket.take(self._files.prefix, last, counter, files, checkpoint_number)
 
@@ -350,7 +353,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
 
     def retention(self) -> Decision:
         """A dry run: what the rules keep and why, and what the next save deletes."""
-        return self._files.decide(self._files.checkpoints())
+        return self._files.retention()
 
     @in_turn
     def restore_or_initialize(self) -> str | None:
@@ -381,7 +384,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         found = look(self._directory, self._save_options.files)
         if found.notable:
             nothing = f"no checkpoint named {self._files.checkpoint_name!r} to restore"
-            logging.warning("%s", "\n  ".join([nothing, *found.lines(Audience.TRAINING)]))
+            logging.warning("%s", "\n  ".join([nothing, *found.lines]))
         if self._init_fn is not None:
             self._init_fn()
         return None
@@ -392,10 +395,12 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         tried = self._restorable(rejected)
         for path in offered(workers, tried, lambda path: os.path.split(path)[1]):
             try:
-                return self._restore_one(path)
+                restored = self._restore_one(path)
             except CheckpointError as error:  # noqa: PERF203 (the next one may be readable)
-                logging.warning("passed over: %s", error)
                 rejected.append(str(error))
+            else:
+                warn_of_fallback(rejected, restored)
+                return restored
         chose_nothing(workers, None)
         return None
 
@@ -403,7 +408,6 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         """The checkpoints to try, newest first; raises at the end if there were only others."""
         for path, reason in self._files.restorable():
             if reason:
-                logging.warning("passed over: %s", reason)
                 rejected.append(reason)
             else:
                 yield path

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import errno
 import os
+import re
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from absl import logging
 
@@ -27,7 +27,7 @@ from tfckpt.stored.commits import commit, discovery, record_file
 from tfckpt.stored.commits.discovery import Candidate, CheckpointKind
 from tfckpt.stored.formats.open import open_checkpoint
 from tfckpt.stored.io.files import Files, join
-from tfckpt.stored.io.state_file import STATE_FILE, read_state, render
+from tfckpt.stored.io.state_file import STATE_FILE, read_state, render, write_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -71,6 +71,7 @@ class Directory:
         self.path, self.checkpoint_name, self.files = path, checkpoint_name, files
         self._heads: dict[str, tuple[tuple[int, float] | None, CommitRecord | None]] = {}
         self._lengths: dict[str, Mapping[str, int]] = {}
+        self._recorded: dict[str, SavedCheckpoint | None] = {}
         self._is_behind = False
 
     @property
@@ -133,10 +134,10 @@ class Directory:
         if self.files.renames:  # else a request for each
             with contextlib.suppress(OSError):
                 stamp = self.files.status(path)
-        if prefix in self._heads and self._heads[prefix][0] == stamp:  # `annotate` changes it
+        if prefix in self._heads and self._heads[prefix][0] == stamp:  # it may be saved again
             return self._heads[prefix][1]
         try:
-            head = record_file.read_head(path, prefix, self.files)
+            head = record_file.read_head(prefix, self.files)
         except CheckpointError:  # restoring it raises the error
             head = None
         self._heads[prefix] = stamp, head
@@ -157,6 +158,16 @@ class Directory:
             and names.issuperset(head.files)
             and self._is_long_enough(one.prefix, head)
         ]
+
+    def recorded(self, checkpoints: Iterable[Candidate]) -> list[SavedCheckpoint]:
+        """The same where nothing is deleted: also those that lack a file; each is read once."""
+        for one in checkpoints:
+            if one.prefix not in self._recorded and one.kind is CheckpointKind.COMMITTED:
+                head = self.head(one.prefix)
+                row = None if head is None else SavedCheckpoint.of(one.prefix, one.number, head)
+                self._recorded[one.prefix] = row
+        rows = (self._recorded.get(one.prefix) for one in checkpoints)
+        return [row for row in rows if row is not None]
 
     def _is_long_enough(self, prefix: str, head: CommitRecord) -> bool:
         """Whether no data file ends before its values do, by the index, which is read once."""
@@ -202,23 +213,32 @@ class Directory:
                 return head.best_by
         return None
 
-    def history(self, run: str | None) -> tuple[float | None, frozenset[int]]:
+    def history(
+        self, checkpoints: Sequence[Candidate], run: str | None
+    ) -> tuple[float | None, frozenset[int]]:
         """Unix time at which a run began, and the numbers that `every_n_hours` keeps for good."""
-        for one in reversed(self.checkpoints()):
+        for one in reversed(checkpoints):
             head = self.head(one.prefix) if one.kind is CheckpointKind.COMMITTED else None
             if head is not None and head.run == run:
                 return head.run_began, frozenset(head.preserved)
         return None, frozenset()
 
-    def release(self, checkpoints: Iterable[Candidate], decision: Decision) -> dict[str, OSError]:
+    def release(
+        self,
+        checkpoints: Sequence[Candidate],
+        saved: Iterable[SavedCheckpoint],
+        decision: Decision,
+    ) -> dict[str, OSError]:
         """Write the state file, then delete what no rule keeps; prefix → why it is not deleted.
 
         What the state file on disk names is never deleted: plain TensorFlow would look for it.
         """
-        failed: dict[str, OSError] = {}
+        failed, deleted = dict[str, OSError](), {*decision.delete}
         try:
-            kept = [each for each in checkpoints if each.prefix not in {*decision.delete}]
-            self.write_state(kept, decision.last_preserved)
+            kept = [each for each in checkpoints if each.prefix not in deleted]
+            self.write_state(kept, saved, decision.last_preserved)
+            if deleted:
+                self.files.fsync_dir(self.path)
             self._is_behind = False
         except SaveError as error:  # a directory or a link, say, which is never replaced
             logging.warning("there is no state file for TensorFlow's tools: %s", error)
@@ -230,14 +250,25 @@ class Directory:
                 "or `sync` tries again, and what the old one names is kept until then: %s",
                 error,
             )
+        names = self._by_number() if deleted else {}
         for prefix in decision.delete:
             if prefix in failed:
                 continue
             try:
-                self.delete(prefix)
+                commit.delete(prefix, self.files, names.get(os.path.split(prefix)[1], ()))
+                self.forget(prefix)
             except OSError as error:
                 failed[prefix] = error
         return failed
+
+    def _by_number(self) -> dict[str, list[str]]:
+        """The names in the directory that begin with that of a checkpoint, by the latter."""
+        of = re.compile(rf"{re.escape(self.checkpoint_name)}-[0-9]+")
+        found = dict[str, list[str]]()
+        for name in self.files.listdir(self.path):
+            if match := of.match(name):
+                found.setdefault(match[0], []).append(name)
+        return found
 
     def _may_be_named(self) -> Callable[[str], bool]:
         """Whether the state file on disk names a checkpoint, as far as it can be read."""
@@ -256,13 +287,6 @@ class Directory:
             A number; the next save must have a higher one.
         """
         return commit.claim(self.path, self.checkpoint_name, self.files)
-
-    def mend_state(self, decide: Callable[[], Decision]) -> None:
-        """Write the state file if the newest checkpoint is not in it, as after a failed write."""
-        found = self.checkpoints()
-        if found and not self._may_be_named()(found[-1].prefix):
-            with contextlib.suppress(OSError, SaveError):  # the next save tries again
-                self.write_state(found, decide().last_preserved)
 
     def claim_for(self, nbytes: int) -> None:
         """:meth:`claim` before a training, checking that a save of ``nbytes`` is possible."""
@@ -289,8 +313,14 @@ class Directory:
         """Drop the cached record: the checkpoint was saved again under the same number."""
         self._heads.pop(prefix, None)
         self._lengths.pop(prefix, None)
+        self._recorded.pop(prefix, None)
 
-    def write_state(self, checkpoints: Iterable[Candidate], last_preserved: float) -> None:
+    def write_state(
+        self,
+        checkpoints: Iterable[Candidate],
+        saved: Iterable[SavedCheckpoint],
+        last_preserved: float,
+    ) -> None:
         """Write the state file for TensorFlow's tools, the newest last.
 
         One without an index is left out: `latest_checkpoint` would return None because of it.
@@ -298,28 +328,15 @@ class Directory:
         whole = [one for one in checkpoints if one.kind is not CheckpointKind.DAMAGED]
         if not whole:
             return
-        saved = {one.prefix: one.time for one in self.saved(whole)}
-        known, now = self._stamps() if len(saved) < len(whole) else {}, time.time()
+        times, now = {one.prefix: one.time for one in saved}, time.time()
+        known = self._stamps() if any(one.prefix not in times for one in whole) else {}
         names = [os.path.split(one.prefix)[1] for one in whole]
-        times = [
-            min(saved.get(one.prefix, known.get(name, now)), now)
+        stamps = [
+            min(times.get(one.prefix, known.get(name, now)), now)
             for one, name in zip(whole, names, strict=True)
         ]
-        self._write_state_file(render(names[-1], names, times, last_preserved))
-
-    def _write_state_file(self, content: bytes) -> None:
-        """Replace the state file; on a full disk in its place, which takes no space."""
-        path = self._file(STATE_FILE)
-        try:
-            self.files.write_atomic(path, content)
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not self.files.exists(path):
-                raise
-            size, _ = self.files.status(path)
-            if size < len(content):
-                raise
-            with contextlib.closing(self.files.lock(path)) as lock:
-                lock.write(content.ljust(size, b"\n"))
+        state = render(names[-1], names, stamps, last_preserved)
+        write_state(self._file(STATE_FILE), state, self.files)
 
     def _stamps(self) -> dict[str, float]:
         """Name → Unix time, from the state file; {} if it is missing or damaged."""
@@ -333,13 +350,22 @@ class Directory:
         names = (os.path.split(path)[1] for path in state.all_model_checkpoint_paths)
         return dict(zip(names, state.all_model_checkpoint_timestamps, strict=False))
 
-    def delete(self, prefix: str) -> None:
-        """Delete a checkpoint: its record, then its index, then its data."""
-        commit.delete(prefix, self.files)
-        self.forget(prefix)
-
     def _file(self, name: str) -> str:
         return join(self.path, name)
+
+
+class _History(NamedTuple):
+    """What a run goes on with.
+
+    Attributes:
+        run: its id.
+        began: the Unix time.
+        preserved: numbers of the checkpoints that `every_n_hours` keeps for good.
+    """
+
+    run: str
+    began: float
+    preserved: frozenset[int]
 
 
 class RunDirectory(Directory):
@@ -361,7 +387,7 @@ class RunDirectory(Directory):
         self._rules, self._checkpoint, self._given = rules, checkpoint, given
         self._created = time.time()
         self._own: dict[str, None] = {}  # paths that this process has saved, in this order
-        self._decided: tuple[str, Decision] | None = None  # the last time, for which run
+        self._known: _History | None = None  # as of the last decision
         self._remarks = Remarks(rules, given)
 
     @property
@@ -388,15 +414,13 @@ class RunDirectory(Directory):
 
     def described(self, about: RecordMetadata) -> RecordMetadata:
         """What a record says of a save, with what the rules must know after a restart."""
-        run = self._run(begin=True)
-        known, decided = self._decided or ("", None)
-        if decided is None or known != run:
-            decided = self.decide(self.checkpoints())
-        preserved = tuple(sorted(decided.preserved))
-        began, _ = self.history(run)
-        began = self._created if began is None else began
+        run, known = self._run(begin=True), self._known
+        if known is None or known.run != run:
+            found = self.checkpoints()
+            _, known = self._decide(found, self._decidable(found))
+        preserved = tuple(sorted(known.preserved))
         return dataclasses.replace(
-            about, best_by=self._monitored(), run_began=began, preserved=preserved
+            about, best_by=self._monitored(), run_began=known.began, preserved=preserved
         )
 
     def _run(self, *, begin: bool = False) -> str:
@@ -407,25 +431,37 @@ class RunDirectory(Directory):
         """Those of the run, once it has begun."""
         return super().best(monitor, mode, run or self._run() or None)
 
-    def decide(self, checkpoints: Sequence[Candidate]) -> Decision:
+    def retention(self) -> Decision:
         """What is kept and what is deleted; of the newest run where none has begun."""
-        saved = self.saved(checkpoints)
+        found = self.checkpoints()
+        decision, _ = self._decide(found, self._decidable(found))
+        return decision
+
+    def _decidable(self, checkpoints: Sequence[Candidate]) -> list[SavedCheckpoint]:
+        return self.saved(checkpoints) if self._rules else self.recorded(checkpoints)
+
+    def _decide(
+        self, checkpoints: Sequence[Candidate], saved: Sequence[SavedCheckpoint]
+    ) -> tuple[Decision, _History]:
         run = self._run() or next((one.run for one in reversed(saved) if one.run), "")
-        began, preserved = self.history(run)
-        known, decided = self._decided or ("", None)
-        if decided is not None and known == run:
-            preserved = decided.preserved
-        anchor = self._created if began is None else min(began, time.time())
-        kept = self._restored_before(saved, run)
-        return decide(
-            saved, self._rules, anchor=anchor, preserved=preserved, run=run, restored=kept
+        if (known := self._known) is None or known.run != run:
+            began, preserved = self.history(checkpoints, run)
+            known = _History(run, self._created if began is None else began, preserved)
+        decision = decide(
+            saved,
+            self._rules,
+            anchor=min(known.began, time.time()),
+            preserved=known.preserved,
+            run=run,
+            restored=self._restored_before(saved, run),
         )
+        return decision, known._replace(preserved=decision.preserved)
 
     def _restored_before(self, saved: Sequence[SavedCheckpoint], run: str) -> str:
         """The restored checkpoint, while newer ones of its run that it was preferred to exist."""
         source = self._checkpoint._source(f"{self.prefix}-1")
-        name = os.path.split(source)[1]
-        chosen = next((one for one in saved if os.path.split(one.prefix)[1] == name), None)
+        prefix = join(self.path, os.path.split(source)[1])
+        chosen = next((one for one in saved if one.prefix == prefix), None)
         if chosen is None:
             return ""
         newer = (one for one in saved if one.run == run and one.number > chosen.number)
@@ -445,21 +481,32 @@ class RunDirectory(Directory):
         self.forget(path)  # a record of the same number may be cached
         try:
             found = self.checkpoints()
-            decision = self.decide(found)
-            self._decided = self._run(), decision
+            saved = self._decidable(found)
+            decision, self._known = self._decide(found, saved)
         except CheckpointError as error:
             logging.warning("%s is saved, but no old checkpoint was deleted: %s", path, error)
             return
-        failed = self.release(found, decision)
+        failed = self.release(found, saved, decision)
         for prefix in decision.delete:
             if prefix in failed:
                 reason = failed[prefix]
                 logging.warning("%s: not deleted; the next save tries again: %s", prefix, reason)
             else:
                 logging.info("deleted %s: no rule keeps it", prefix)
-        staying = [one for one in found if one.prefix not in decision.delete]
-        for remark in self._remarks.after(path, decision, self, staying):
-            logging.warning("%s", remark)
+        deleted, own = {*decision.delete}, self.head(path)
+        if own is not None:
+            staying = [one for one in saved if one.prefix not in deleted]
+            for remark in self._remarks.after(own, decision, staying):
+                logging.warning("%s", remark)
+
+    def mend_state(self) -> None:
+        """Write the state file if the newest checkpoint is not in it, as after a failed write."""
+        found = self.checkpoints()
+        if found and not self._may_be_named()(found[-1].prefix):
+            saved = self._decidable(found)
+            decision, _ = self._decide(found, saved)
+            with contextlib.suppress(OSError, SaveError):  # the next save tries again
+                self.write_state(found, saved, decision.last_preserved)
 
     def catch_up(self) -> None:
         """Write the state file, and delete what it kept, if that has failed after the last save."""

@@ -10,18 +10,24 @@ import math
 import os
 from typing import TYPE_CHECKING
 
+from absl import logging
+
 from tfckpt.core.similar import near_words, question
 from tfckpt.manager.retention import ANOTHER_RUN, may_have, without_metric
 from tfckpt.stored.io.files import absolute
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from tfckpt.manager.directory import Directory
     from tfckpt.manager.retention import Decision, SavedCheckpoint
     from tfckpt.policy import Keep, Manager, Save
-    from tfckpt.stored.commits.discovery import Candidate
     from tfckpt.stored.commits.record_file import CommitRecord
+
+
+def warn_of_fallback(rejected: Iterable[str], path: str) -> None:
+    """Log why checkpoints were passed over, and which one is used in their place."""
+    for reason in rejected:
+        logging.warning("passed over: %s\n  using %s in its place", reason, path)
 
 
 def outlook(manager: Manager) -> str:
@@ -122,12 +128,11 @@ class Remarks:
         )
 
     def after(
-        self, prefix: str, decision: Decision, files: Directory, found: Sequence[Candidate]
+        self, own: CommitRecord, decision: Decision, saved: Sequence[SavedCheckpoint]
     ) -> Iterator[str]:
-        """The warnings after a save of the checkpoint ``prefix``."""
-        if (own := files.head(prefix)) is None:
+        """The warnings after the save with this record, of those that are ``saved`` then."""
+        if self._begun and not self._unchecked:
             return
-        saved = files.saved(found) if self._unchecked or not self._begun else ()
         others = {p for p, why in decision.kept.items() if why == (ANOTHER_RUN,)}
         if len(others) + 1 == len(decision.kept) + len(decision.delete):  # the first of its run
             yield from self.beside([one for one in saved if one.prefix in others])

@@ -22,7 +22,7 @@ import dataclasses
 import heapq
 import math
 import operator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -37,8 +37,7 @@ FIT_BEFORE = "last of the previous fit"
 _SECONDS = 3600.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SavedCheckpoint:
+class SavedCheckpoint(NamedTuple):
     """A committed checkpoint, as the rules see it.
 
     Attributes:

@@ -40,10 +40,8 @@ from tfckpt.live.workers import (
     offered,
 )
 from tfckpt.manager.directory import Directory
-from tfckpt.policy import Latest
 from tfckpt.policy.config import directory_mismatch, same_directory
-from tfckpt.stored.formats.average import Average
-from tfckpt.stored.io.explain import Audience, look, shards_of
+from tfckpt.stored.io.explain import look
 from tfckpt.stored.io.files import files_of, lies_in, reading
 
 if TYPE_CHECKING:
@@ -52,8 +50,7 @@ if TYPE_CHECKING:
     from tfckpt.live.workers import Workers
     from tfckpt.policy import Config, Manager, Policy, Source
 
-    _Location: TypeAlias = str | Average
-    _Candidates: TypeAlias = Iterator[tuple[_Location, str]]
+    _Candidates: TypeAlias = Iterator[tuple[str, str]]
 
 _NUMBER = re.compile(r"[0-9]+$")
 _PASSED_OVER = (CheckpointError, RefusedError)
@@ -117,11 +114,7 @@ class Selection:
         for source in restore.first_of:
             candidates = [_candidates_if_any(member) for member in source.members]
             if not any(candidates):
-                nothing = [
-                    f"no checkpoint at {p}"
-                    for one in source.members
-                    for p in _checkpoint_paths(one)
-                ]
+                nothing = [f"no checkpoint at {one.path}" for one in source.members if one.path]
                 rejected += nothing
                 absent += len(nothing)
                 continue
@@ -147,7 +140,7 @@ class Selection:
     ) -> Iterator[Sequence[Choice]]:
         """What to try of one source, whose other checkpoints were rejected."""
         members, policies = source.members, _policies(self._config, source)
-        chosen: list[_Location | None] = [None] * len(members)
+        chosen: list[str | None] = [None] * len(members)
         while True:
             for number, untried in enumerate(candidates):
                 chosen[number] = chosen[number] or _next(untried, self.rejected)
@@ -179,11 +172,7 @@ class Selection:
         policies = [one.policy for one in choices]
         numbers = (n for n, s in enumerate(sources) if _policies(self._config, s) == policies)
         sent = [
-            {
-                "place": one.place if isinstance(one.place, str) else None,
-                "average": None if isinstance(one.place, str) else dataclasses.astuple(one.place),
-                **{name: getattr(one, name) for name in ("chosen", "whole", "state")},
-            }
+            {name: getattr(one, name) for name in ("place", "chosen", "whole", "state")}
             for one in choices
         ]
         return {"source": next(numbers, 0), "choices": sent, "rejected": self.rejected}
@@ -193,7 +182,7 @@ class Selection:
         policies = _policies(self._config, sources[sent["source"]])
         return [
             Choice(
-                each["place"] or Average(*map(tuple, each["average"])),
+                each["place"],
                 policy,
                 chosen=each["chosen"],
                 whole=each["whole"],
@@ -211,7 +200,7 @@ def with_state(config: Config, choices: Sequence[Choice]) -> list[Choice]:
     another one, unless the policy lists ``training_state`` itself.
     """
     (first, *_), alone = choices, continues(choices)
-    goes_on = alone and _is_of_run(config.manager, str(first.place))
+    goes_on = alone and _is_of_run(config.manager, first.place)
     policy = first.policy
     state: tuple[str, ...] = ()
     if goes_on or (alone and "training_state" in policy.model_fields_set):
@@ -222,7 +211,7 @@ def with_state(config: Config, choices: Sequence[Choice]) -> list[Choice]:
 def continues(choices: Sequence[Choice]) -> bool:
     """Whether a single checkpoint is continued, including its save counter."""
     first, *others = choices
-    return not others and isinstance(first.place, str) and first.policy.api == "restore"
+    return not others and first.policy.api == "restore"
 
 
 def _is_of_run(manager: Manager | None, prefix: str) -> bool:
@@ -243,7 +232,7 @@ def _with_hint(error: Exception, hint: str) -> Exception:
     return RefusedError(str(error), plan=error.plan, hint=hint)
 
 
-def _next(candidates: _Candidates, rejected: list[str]) -> _Location | None:
+def _next(candidates: _Candidates, rejected: list[str]) -> str | None:
     for place, reason in candidates:
         if not reason:
             return place
@@ -252,13 +241,13 @@ def _next(candidates: _Candidates, rejected: list[str]) -> _Location | None:
 
 
 def _at_fault(
-    error: CheckpointError, places: Sequence[_Location], members: Sequence[Source]
+    error: CheckpointError, places: Sequence[str], members: Sequence[Source]
 ) -> list[int]:
     """The indices of members whose directory may have another checkpoint to try."""
     return [
         number
         for number, (place, member) in enumerate(zip(places, members, strict=True))
-        if member.directory is not None and (len(members) == 1 or _is_of(error.path, str(place)))
+        if member.directory is not None and (len(members) == 1 or _is_of(error.path, place))
     ]
 
 
@@ -288,7 +277,7 @@ def _incomplete(source: Source, found: Sequence[object]) -> CheckpointNotFoundEr
 def _shown(source: Source) -> str:
     if source.all_of is not None:
         return " with ".join(map(_shown, source.all_of))
-    return ", ".join(_paths_of(source))
+    return _path_of(source)
 
 
 def _candidates_if_any(source: Source) -> _Candidates | None:
@@ -298,15 +287,11 @@ def _candidates_if_any(source: Source) -> _Candidates | None:
     return None if first is None else itertools.chain((first,), candidates)
 
 
-def _candidates_of(source: Source) -> Iterable[tuple[_Location, str]]:
+def _candidates_of(source: Source) -> Iterable[tuple[str, str]]:
     """What to try of a source, in order, each with the reason to reject it, if any."""
-    if isinstance(source.average, Latest):
-        return _latest(source.average)
-    if source.directory is None:
-        if not any(map(_exists_or_resembles, _checkpoint_paths(source))):
-            return []
-        return [(source.path or Average(_checkpoint_paths(source), source.weights or ()), "")]
-    path = source.directory
+    if (path := source.directory) is None:
+        path = _path_of(source)
+        return [(path, "")] if _exists_or_resembles(path) else []
     directory = Directory(path, source.checkpoint_name, files_of(path))
     if source.select == "latest":
         return directory.restorable()
@@ -324,7 +309,7 @@ def _candidates_of(source: Source) -> Iterable[tuple[_Location, str]]:
     return chosen
 
 
-def _chosen(source: Source, place: _Location) -> str:
+def _chosen(source: Source, place: str) -> str:
     """Why `select: best` has chosen a checkpoint; "" if the source says something else."""
     if source.directory is None or source.select != "best":
         return ""
@@ -346,7 +331,7 @@ def _measure(source: Source, directory: Directory) -> tuple[str, str] | None:
     return directory.measure()
 
 
-def _best(source: Source, directory: Directory) -> list[tuple[_Location, str]]:
+def _best(source: Source, directory: Directory) -> list[tuple[str, str]]:
     """The checkpoints of a directory that have the metric, the best first."""
     if not (existing := directory.checkpoints()):
         return []
@@ -366,34 +351,13 @@ def _best(source: Source, directory: Directory) -> list[tuple[_Location, str]]:
     return [(one.prefix, "") for one in found]
 
 
-def _latest(average: Latest) -> Iterator[tuple[_Location, str]]:
-    """The average of the newest checkpoints of a directory."""
-    files = files_of(average.directory)
-    directory = Directory(average.directory, average.checkpoint_name, files)
-    prefixes: list[str] = []
-    for prefix, reason in directory.restorable():
-        if reason:
-            yield "", reason
-            continue
-        prefixes.append(prefix)
-        if len(prefixes) == average.latest:
-            yield Average(tuple(prefixes)), ""
-            return
-    if prefixes:
-        raise CheckpointNotFoundError(
-            f"has {len(prefixes)} checkpoints, but `latest: {average.latest}` was asked for",
-            path=directory.path,
-            hint="lower `latest`, or keep more checkpoints with `manager.keep`",
-        )
-
-
 def _exists_or_resembles(prefix: str) -> bool:
     """Whether a checkpoint has that name, or a similar one for which it may be a mistake.
 
     That is a longer name (``ckpt-9.index``, or ``ckpt-90``), or the same name with another number.
     """
     files = files_of(prefix)
-    if files.exists(prefix) or shards_of(prefix, files):
+    if files.exists(prefix):
         return True
     directory, name = os.path.split(prefix)
     with reading(directory):
@@ -409,20 +373,17 @@ def _exists_or_resembles(prefix: str) -> bool:
     )
 
 
-def absent(config: Config, reader: Audience = Audience.TRAINING) -> tuple[str, ...]:
+def absent(config: Config) -> tuple[str, ...]:
     """Lines about the paths of a config that have no checkpoint."""
     sources = config.restore.first_of if config.restore else ()
-    paths = [path for source in sources for member in source.members for path in _paths_of(member)]
-    lines = []
-    for path in dict.fromkeys(paths):
-        own = reader is Audience.CONFIG and _is_own(config, path)
-        lines += look(path, files_of(path)).lines(Audience.RUN if own else reader)
+    paths = [_path_of(member) for source in sources for member in source.members]
+    lines = [line for p in dict.fromkeys(paths) for line in look(p, files_of(p)).lines]
     return (*lines, *filter(None, [directory_mismatch(config)]))
 
 
 def _not_found(config: Config, paths: str) -> CheckpointNotFoundError:
     """The error of a restore that requires a checkpoint."""
-    lines = absent(config, Audience.CONFIG)
+    lines = absent(config)
     sources = config.restore.first_of if config.restore else ()
     if any(source.directory and _is_own(config, source.directory) for source in sources):
         lines += ("if this is the first start of the run, set if_none: initialize",)
@@ -434,17 +395,6 @@ def _is_own(config: Config, directory: str) -> bool:
     return config.manager is not None and same_directory(config.manager.directory, directory)
 
 
-def _paths_of(source: Source) -> tuple[str, ...]:
-    """The paths of a source, of checkpoints or of directories."""
-    if isinstance(source.average, Latest):
-        return (source.average.directory,)
-    if source.directory is not None:
-        return (source.directory,)
-    return _checkpoint_paths(source)
-
-
-def _checkpoint_paths(source: Source) -> tuple[str, ...]:
-    """The paths of single checkpoints that a source names."""
-    if source.path is not None:
-        return (source.path,)
-    return source.average if isinstance(source.average, tuple) else ()
+def _path_of(source: Source) -> str:
+    """The path of a source, of a checkpoint or of a directory."""
+    return source.directory or source.path or ""

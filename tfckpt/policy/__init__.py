@@ -3,7 +3,7 @@
 Imports ``core`` and ``errors`` only.
 """
 
-from tfckpt.policy.config import STRICT, Config, Latest, Restore, Source
+from tfckpt.policy.config import STRICT, Config, Restore, Source
 from tfckpt.policy.load import load_config, load_policy
 from tfckpt.policy.manager import Keep, Manager, Save
 from tfckpt.policy.policy import Policy
@@ -12,7 +12,6 @@ __all__ = [
     "STRICT",
     "Config",
     "Keep",
-    "Latest",
     "Manager",
     "Policy",
     "Restore",

@@ -1,9 +1,9 @@
 """A config file as frozen values: where to restore from, by which policy, and how to save.
 
 Each class is one mapping of the file; those under ``manager:`` are in ``policy.manager``. Refused,
-besides what every model refuses: a source with two of ``path``, ``directory``, ``average`` and
-``all_of``; a policy that is not declared; and ``training_state`` for a source that combines several
-checkpoints, which has none.
+besides what every model refuses: a source with two of ``path``, ``directory`` and ``all_of``; a
+policy that is not declared; and ``training_state`` for a source that combines several checkpoints,
+which has none.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from tfckpt.policy.fields import (
     Model,
     OneOf,
     PathText,
-    Positive,
     Text,
     beside,
     fault,
@@ -57,21 +56,6 @@ def _select(value: Any) -> Any:
 _Select = Annotated[Literal["latest", "best"] | int, BeforeValidator(_select), Expanded]
 
 
-class Latest(Model):
-    """Average the newest checkpoints of a directory."""
-
-    directory: PathText
-    """Directory of numbered checkpoints."""
-    checkpoint_name: FileName = "ckpt"
-    """What the names of the checkpoints begin with: ckpt for ckpt-1."""
-    latest: Annotated[int, Field(ge=2)]
-    """How many of the newest to average, at least 2; it is an error if there are fewer."""
-
-
-_Average = Annotated[
-    Annotated[tuple[PathText, ...], Listed, Tag("\0list")] | Annotated[Latest, Tag("\0latest")],
-    Discriminator(lambda v: "\0latest" if isinstance(v, dict | Latest) else "\0list"),
-]
 _PolicyOrName = Annotated[
     Annotated[str, Expanded, Tag("\0name")] | Annotated[Policy, Tag("\0inline")],
     Discriminator(lambda v: "\0inline" if isinstance(v, dict | Policy) else "\0name"),
@@ -95,18 +79,16 @@ def _member(source: Source) -> Source:
 class Source(Model):
     """Restore from one checkpoint, a directory of checkpoints, or several combined."""
 
+    section: ClassVar = "restore"
+
     path: PathText | None = None
     """Path of one checkpoint, without .index: zoo/imagenet/ckpt-900."""
     directory: PathText | None = None
     """Directory of numbered checkpoints; a relative path is relative to the working directory."""
-    average: _Average | None = None
-    """Checkpoints whose weights are averaged; the optimizer's state is not restored."""
     all_of: Annotated[tuple[Annotated[Source, AfterValidator(_member)], ...], Listed] | None = (
         Field(default=None, validate_default=True)
     )
     """Sources to restore together, each by its own policy; no two may restore the same value."""
-    weights: Annotated[tuple[Positive, ...], Listed] | None = None
-    """Relative weight of each checkpoint listed in `average`; need not sum to 1."""
     checkpoint_name: FileName = "ckpt"
     """What the names of the checkpoints in the directory begin with: ckpt for ckpt-1."""
     select: _Select = "latest"
@@ -121,35 +103,19 @@ class Source(Model):
     """If there are checkpoints and none can be read: fail, or try the next source."""
 
     one_of: ClassVar = OneOf(
-        ("path", "directory", "average", "all_of"),
+        ("path", "directory", "all_of"),
         "a source has",
-        "neither `path`, `directory`, `average` nor `all_of`",
+        "neither `path`, `directory` nor `all_of`",
         "write one of them: `path` is one checkpoint; `directory` is a directory of numbered "
-        "checkpoints; `average` is a list of checkpoints; `all_of` is a list of sources",
+        "checkpoints; `all_of` is a list of sources",
     )
     goes_with: ClassVar = (
         GoesWith(
             "checkpoint_name select",
-            "path average all_of",
+            "path all_of",
             beside,
             "`{key}` applies to a `directory`, and this source has `{other}`",
             "remove `{key}`",
-        ),
-        GoesWith(
-            "weights",
-            "average",
-            lambda _, average: not isinstance(average, tuple),
-            "`weights` needs a list of checkpoints under `average`",
-            "remove `weights`",
-        ),
-        GoesWith(
-            "weights",
-            "average",
-            lambda weights, average: (
-                weights is not None
-                and len(weights) != len(average)
-                and f"`weights` has {len(weights)} numbers, `average` {len(average)} checkpoints"
-            ),
         ),
         GoesWith(
             "monitor mode",
@@ -174,11 +140,11 @@ class Source(Model):
         """The sources that values come from: those of ``all_of``, or this one."""
         return self.all_of or (self,)
 
-    @field_validator("average", "all_of")
+    @field_validator("all_of")
     @classmethod
-    def _several(cls, value: Any, info: ValidationInfo) -> Any:
+    def _several(cls, value: Any) -> Any:
         if isinstance(value, tuple) and len(value) < 2:
-            raise fault(f"`{info.field_name}` must be a list of at least two")
+            raise fault("`all_of` must be a list of at least two")
         return value
 
     @field_validator("policy")
@@ -194,6 +160,8 @@ _IfNone = Literal["error", "initialize"]
 
 class Restore(Model):
     """Where to restore from: the first source that holds a checkpoint."""
+
+    section: ClassVar = "restore"
 
     first_of: Annotated[tuple[Source, ...], Field(min_length=1), Listed]
     """Sources to try in order; the first that holds a checkpoint is used."""
@@ -244,6 +212,8 @@ def _check_name(policy: str, declared: Any) -> None:
 class Config(Model):
     """A tfckpt config file."""
 
+    section: ClassVar = "config"
+
     version: Annotated[Literal[1], BeforeValidator(_version)]
     """Version of the config format; must be 1."""
     manager: Manager | None = None
@@ -273,11 +243,10 @@ class Config(Model):
             if isinstance(policy := member.policy, str):
                 _check_name(policy, declared)
                 policy = declared[policy]
-            key = "all_of" if member is not source else "average"
-            single = member is source and source.average is None
-            if not single and "training_state" in policy.model_fields_set and policy.training_state:
+            given = "training_state" in policy.model_fields_set and policy.training_state
+            if given and member is not source:
                 raise fault(
-                    f"policy `{policy.name}` has `training_state`, and a source with `{key}` has "
+                    f"policy `{policy.name}` has `training_state`, and a source with `all_of` has "
                     "no training state: it starts a new training",
                     hint="remove `training_state` from the policy, or use another policy for this "
                     "source",

@@ -115,6 +115,8 @@ class Model(BaseModel):
         validate_by_alias=True,
         serialize_by_alias=True,
     )
+    section: ClassVar[str] = ""
+    """The section of a config that the mapping is, where it is one."""
     goes_with: ClassVar[tuple[GoesWith, ...]] = ()
     one_of: ClassVar[OneOf] = OneOf()
 

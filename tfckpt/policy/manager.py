@@ -55,6 +55,8 @@ def _signal(name: str) -> str:
 class Save(Model):
     """When to save; without any key, only run.save() saves."""
 
+    section: ClassVar = "manager.save"
+
     every_steps: Count | None = None
     """Save N steps after the last save; in fit, N batches unless a `step` is given."""
     every_epochs: Count | None = None
@@ -162,20 +164,10 @@ class KeepWhereMeasured(Keep):
 class Export(Model):
     """Files for inference, beside the checkpoints of a run."""
 
+    section: ClassVar = "manager.export"
+
     weights_h5: Literal["best", "latest"] | None = None
     """Let Keras write best.weights.h5 or latest.weights.h5, of the best or the latest save."""
-    ema: Literal["prefer", "only", "ignore"] = "ignore"
-    """Write moving averages of weights: where there is one (prefer), always (only), or never."""
-
-    goes_with: ClassVar = (
-        GoesWith(
-            "ema",
-            "weights_h5",
-            lambda ema, weights: ema != "ignore" and not weights,
-            "`ema` needs `weights_h5`: it says which values that file gets",
-            "add `weights_h5: best` or `weights_h5: latest`, or remove `ema`",
-        ),
-    )
 
 
 def _directory(value: str) -> str:
@@ -196,6 +188,8 @@ _FILLED_IN = re.compile(r"\{\w+(:[^}]*)?\}")
 
 class Manager(Model):
     """Where and when to save the checkpoints of a run, and which to keep."""
+
+    section: ClassVar = "manager"
 
     directory: Annotated[PathText, AfterValidator(_directory)]
     """Directory of the checkpoints; a relative path is relative to the working directory."""
@@ -256,7 +250,7 @@ class Manager(Model):
             "directory",
             lambda export, directory: export.weights_h5 and "://" in directory,
             "Keras writes `weights_h5` only into a local directory",
-            "remove `export`, and make the file from a checkpoint by `tfckpt convert`",
+            "remove `export`, and make the file from a checkpoint by `tfckpt export`",
             "weights_h5",
         ),
         GoesWith(

@@ -7,20 +7,25 @@ what was expected. A misspelled key gets a suggestion from its own mapping.
 
 from __future__ import annotations
 
+import functools
 import json
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_origin
 
 from pydantic import BaseModel, Tag
 from pydantic.json_schema import SkipJsonSchema
 
-from tfckpt.core.similar import did_you_mean, near_words
+from tfckpt.core.similar import LIKE, did_you_mean, near_words
 from tfckpt.errors import Problem
+from tfckpt.policy import words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
     from pydantic import ValidationError
     from pydantic.fields import FieldInfo
+
+    from tfckpt.policy.words import SectionKeys
 
 Path = tuple[str | int, ...]
 
@@ -30,6 +35,10 @@ ABOVE = ".."
 TAG = "\0"
 """First character of union tags, which pydantic puts into its paths; no YAML text has a NUL."""
 
+_PLAIN = re.compile("(?!(null|true|false|yes|no|on|off)$)[a-z][a-z_]*")  # text without quotes
+_NOTHING = re.compile(r"(?!)")
+_SHORT = 4
+_SHOWN = 80  # characters of a value
 _EXPECTED = {
     "int_type": "a whole number",
     "float_type": "a number",
@@ -114,7 +123,7 @@ def problems_of(error: ValidationError, model: type[BaseModel]) -> Iterator[Conf
             yield ConfigFault(path, value, problem, context["other"], about_key=bool(at))
         elif kind == "extra_forbidden":
             key = str(loc[-1])
-            hint = _GONE.get(key) or did_you_mean(key, keys_of(above))
+            hint = _instead(key, value, above, model)
             yield ConfigFault(path, value, Problem("unknown key", hint=hint), about_key=True)
         elif kind == "missing":
             hint = "add `version: 1` as the first line" if path == ("version",) else ""
@@ -129,11 +138,62 @@ def problems_of(error: ValidationError, model: type[BaseModel]) -> Iterator[Conf
             yield ConfigFault(path, value, problem)
 
 
-_GONE = {
-    "on_exception": "`on_signal: [SIGINT]` saves on Ctrl-C; after an exception, a restart goes on "
-    "from the last save",
-    "max_memory": "a restore holds the new values once; `verify: none` holds a few at a time",
-}
+def meanings(
+    word: str, value: Any, root: type[BaseModel], own: Collection[str], likeness: float = LIKE
+) -> tuple[str, list[SectionKeys]]:
+    """What a word means that is no key where it stands: as a word of others, or as a key elsewhere.
+
+    Returns:
+        The word that it is, or may be a misspelling of, "" for none; and its meanings, none for one
+        of the ``own`` words, which may stand there.
+
+    >>> from tfckpt.policy import Config
+    >>> meanings("max_to_kep", 3, Config, ["save"])
+    ('max_to_keep', [SectionKeys(section='manager', keys={'max_to_keep': 3})])
+    """
+    if found := _meanings(word, value, root):
+        return word, found
+    elsewhere = {name for model in _sections(root) for name in keys_of(model)} | words.OF_OTHERS
+    long = {name for name in elsewhere if len(name) > _SHORT}  # `model` is none of `mode`
+    near = next(iter(near_words(word, {*own, *long}, 1, likeness)), "")
+    return near, _meanings(near, value, root) if near not in own else []
+
+
+def _meanings(word: str, value: Any, root: type[BaseModel]) -> list[SectionKeys]:
+    if of_others := words.meaning(word, value):
+        return [of_others]
+    found = (_section(model) for model in _sections(root) if word in keys_of(model))
+    return [words.SectionKeys(each, {word: value}) for each in dict.fromkeys(found)]
+
+
+def _instead(key: str, value: Any, above: type[BaseModel], root: type[BaseModel]) -> str:
+    """What to write in place of an unknown key of the mapping ``above``."""
+    if key in words.SAYS:
+        return words.SAYS[key]
+    own = keys_of(above)
+    near, found = meanings(key, value, root, own)
+    if not found:
+        return did_you_mean(key, own)
+    asked = f"did you mean `{near}`? " if near != key else ""
+    written = [_written(each, above) for each in found if each.keys]
+    return asked + (f"write {' or '.join(written)}" if written else words.DEFAULT)
+
+
+def _written(meaning: SectionKeys, above: type[BaseModel]) -> str:
+    """The keys of a meaning, and where they stand, for who writes into the mapping ``above``."""
+    text = as_yaml(meaning.keys)
+    if meaning.section == _section(above):
+        return f"`{text}`"
+    for key, field in above.model_fields.items():
+        below = _models_in(field.annotation) if get_origin(field.annotation) is not dict else ()
+        if any(_section(model) == meaning.section for _, model in below):
+            return f"`{key}: {{{text}}}`"
+    places = {"config": "at the top level", "policy": "into a policy"}
+    return f"`{text}` {places.get(meaning.section, f'into `{meaning.section}`')}"
+
+
+def _section(model: type[BaseModel]) -> str:
+    return str(getattr(model, "section", ""))
 
 
 def _how_to_write(kind: str, expected: str, value: Any, model: type[BaseModel] | None) -> str:
@@ -165,28 +225,53 @@ def _form(model: type[BaseModel], value: Any) -> str:
     return f"{{{', '.join(f'{key}: {shown}' for key in keys)}}}" if keys else ""
 
 
-def _flow(value: Any) -> str:
-    """A value as YAML on one line.
+def as_yaml(keys: Mapping[str, Any]) -> str:
+    """Keys and values of a mapping, on one line; a long value is left out.
+
+    >>> as_yaml({"keep": [{"best": 2, "mode": "min"}], "include": ["model/**"]})
+    "keep: [{best: 2, mode: min}], include: ['model/**']"
+    """
+    shown = ((key, _flow(value, plain=_PLAIN)) for key, value in keys.items())
+    return ", ".join(f"{key}: {text if len(text) <= _SHOWN else '…'}" for key, text in shown)
+
+
+def _flow(value: Any, plain: re.Pattern[str] = _NOTHING) -> str:
+    """A value as YAML on one line; what ``plain`` matches is not quoted.
 
     >>> _flow([{"best": 2, "mode": "min"}]), _flow(["model/**"])
     ("[{best: 2, mode: 'min'}]", "['model/**']")
     """
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{key}: {_flow(inner)}' for key, inner in value.items())}}}"
-    if isinstance(value, list):
-        return f"[{', '.join(map(_flow, value))}]"
-    return repr(short(value)) if isinstance(value, str) else json.dumps(value, default=repr)
+        return f"{{{', '.join(f'{key}: {_flow(each, plain)}' for key, each in value.items())}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_flow(each, plain) for each in value)}]"
+    if isinstance(value, str):
+        return value if plain.fullmatch(value) else repr(short(value))
+    return json.dumps(value, default=repr)
 
 
-def keys_of(model: type[BaseModel]) -> list[str]:
+@functools.cache
+def keys_of(model: type[BaseModel]) -> tuple[str, ...]:
     """The keys that a file may set in a model."""
     skip: Any = SkipJsonSchema
     fields = model.model_fields.items()
-    return [_key(n, f) for n, f in fields if not any(isinstance(m, skip) for m in f.metadata)]
+    return tuple(_key(n, f) for n, f in fields if not any(isinstance(m, skip) for m in f.metadata))
 
 
 def _key(name: str, field: FieldInfo) -> str:
     return field.validation_alias if isinstance(field.validation_alias, str) else name
+
+
+@functools.cache
+def _sections(root: type[BaseModel]) -> list[Any]:
+    """The models of all sections of a config."""
+    found = {root: None}
+    for model in (queue := [root]):
+        fields = model.model_fields.values()
+        below = [each for field in fields for _, each in _models_in(field.annotation)]
+        queue += [each for each in dict.fromkeys(below) if each not in found]
+        found |= dict.fromkeys(below)
+    return [*filter(_section, found)]
 
 
 def _model_at(model: type[BaseModel], path: Path) -> type[BaseModel]:

@@ -34,13 +34,13 @@ from tfckpt.policy.fields import (
     Model,
     Names,
     Once,
-    PathText,
     Selectors,
     SelectorText,
     fault,
     one_or_listed,
     unpaired,
 )
+from tfckpt.policy.messages import show_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -86,6 +86,8 @@ class Rename(Model):
 class OptimizerRules(Model):
     """What to restore of an optimizer's state."""
 
+    section: ClassVar = "policy.optimizer"
+
     slots: Literal["restore", "reset"] = "restore"
     """Momentums and other slots: restore them, or reset them as in a new optimizer."""
     iterations: Literal["restore", "reset"] = Field(
@@ -97,7 +99,16 @@ class OptimizerRules(Model):
 
 
 def _as_a_whole(value: Any) -> Any:
-    return {"slots": "reset", "hyperparameters": "config"} if value == "reset" else value
+    if value == "reset":
+        return {"slots": "reset", "hyperparameters": "config"}
+    if not isinstance(value, dict | OptimizerRules):
+        raise fault(
+            f"expected reset or a mapping, found {show_value(value)}",
+            hint="leave it out: the optimizer is restored without it"
+            if value in (True, "restore")
+            else "write `optimizer: reset`, and it begins as a new one",
+        )
+    return value
 
 
 class InputSpec(Model):
@@ -139,6 +150,16 @@ Match = Annotated[
 ]
 
 
+def _preferred(value: Any) -> Any:
+    if value in ("prefer", None):
+        return value
+    raise fault(
+        "`ema` is `prefer`, or left out",
+        hint="averages alone: `exclude_checkpoint: ['model/**']` with "
+        "`rename: [{checkpoint: 'optimizer/moving_average/**', model: 'model/**'}]`",
+    )
+
+
 def _preset(data: Mapping[str, Any]) -> tuple[Action, Action]:
     assertion, partial = data.get("assert_"), data.get("expect_partial")
     missing, unexpected = _PRESETS[assertion]
@@ -158,6 +179,8 @@ class Policy(Model):
     ('warn', 'warn')
 
     """
+
+    section: ClassVar = "policy"
 
     name: SkipJsonSchema[str] = "policy"
     """The policy's key under ``policies``; not a key of its mapping."""
@@ -200,16 +223,14 @@ class Policy(Model):
     """Allow a restore that restores no value at all."""
     match: Match = ("name", "structure")
     """What must agree for automatically named layers: their names, their order, or both."""
-    ema: Literal["prefer", "only", "ignore"] = "ignore"
-    """Load moving averages of weights: where there is one (prefer), always (only), or never."""
+    ema: Annotated[Literal["prefer"] | None, BeforeValidator(_preferred)] = None
+    """prefer: a weight gets its moving average, where the checkpoint has one."""
     verify: Literal["none", "checksums", "values"] = "checksums"
     """Assign values as read, or once checksums hold, or also compare the variables afterwards."""
     build: dict[str, Inputs] | None = None
     """Input shapes and dtypes of Keras models or layers that are not built yet, by keyword."""
     training_state: Annotated[tuple[TrainingState, ...], Once, Listed] = get_args(TrainingState)
     """Training state to restore; outside the manager's directory, only if written here."""
-    lock: PathText | None = None
-    """Lock file from `tfckpt plan --lock`; refuse a restore whose plan differs from it."""
 
     goes_with: ClassVar = (
         GoesWith(
@@ -241,11 +262,10 @@ class Policy(Model):
     def digest(self) -> str:
         """SHA-256 of the keys that differ from their defaults and that decide what is restored.
 
-        >>> Policy(name="a", match="name").digest == Policy(match=["name"], lock="a.json").digest
+        >>> Policy(name="a", match="name").digest == Policy(match=["name"]).digest
         True
         """
-        others = {"name", "lock"}
-        keys = self.model_dump(mode="json", by_alias=True, exclude=others, exclude_defaults=True)
+        keys = self.model_dump(mode="json", by_alias=True, exclude={"name"}, exclude_defaults=True)
         return hashlib.sha256(json.dumps(keys, sort_keys=True).encode()).hexdigest()
 
     def where(self, field: str, index: int = 0) -> tuple[int, int]:

@@ -8,6 +8,7 @@ import datetime
 import operator
 import os
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfckpt.core.text import preformatted
@@ -22,11 +23,11 @@ from tfckpt.errors import (
 from tfckpt.manager.retention import SavedCheckpoint, decide, ranked, united
 from tfckpt.stored.bundles.bundle import Bundle, index_path
 from tfckpt.stored.commits import record_file
-from tfckpt.stored.commits.discovery import CheckpointKind, candidates
-from tfckpt.stored.commits.record_file import parts
+from tfckpt.stored.commits.discovery import CheckpointKind, listed
+from tfckpt.stored.commits.record_file import parts_of
 from tfckpt.stored.formats.open import open_checkpoint
-from tfckpt.stored.io.explain import SHARD, SINGLE_FILES, Audience, look
-from tfckpt.stored.io.files import LOCAL, Files, absolute, files_of, join
+from tfckpt.stored.io.explain import SHARD, SINGLE_FILES, look
+from tfckpt.stored.io.files import LOCAL, Files, files_of, join
 from tfckpt.tools.find_checkpoint import path_of
 
 if TYPE_CHECKING:
@@ -105,15 +106,12 @@ class ListedCheckpoint:
 def listing(directory: str, files: Files = LOCAL) -> list[ListedCheckpoint]:
     """The checkpoints of a directory, newest first, then those without a number."""
     names = _names(directory, files)
-    numbered = candidates(directory, None, files)
-    result = [
-        _listed(candidate.prefix, candidate.number, candidate.kind, names, files)
-        for candidate in numbered
-    ]
-    for path in without_number(directory, files):
+    row = partial(_listed, names=names, data=record_file.data_files(names), files=files)
+    result = [row(prefix, number, kind) for number, prefix, kind in listed(directory, names, None)]
+    for path in _without_number(directory, names):
         recorded = record_file.path_of(os.path.split(path)[1]) in names
         kind = CheckpointKind.COMMITTED if recorded else CheckpointKind.FOREIGN
-        result.append(_listed(path, None, kind, names, files))
+        result.append(row(path, None, kind))
     there = [one for one in result if not (one.problem and _is_gone(one.prefix, names, files))]
     return _counted_once(there)
 
@@ -127,7 +125,8 @@ def _counted_once(found: Sequence[ListedCheckpoint]) -> list[ListedCheckpoint]:
             nbytes = sum(one.files[file] for file in shared)
             of = nbytes, owners[shared[0]]
             one = dataclasses.replace(one, nbytes=one.nbytes - nbytes, shared=of)  # noqa: PLW2901
-        owners |= dict.fromkeys(one.files.keys() - owners.keys(), one.prefix)
+        for file in one.files:
+            owners.setdefault(file, one.prefix)
         counted[one.prefix] = one
     return [counted[one.prefix] for one in found]
 
@@ -148,7 +147,11 @@ def _is_gone(prefix: str, names: set[str], files: Files) -> bool:
 
 def without_number(directory: str, files: Files = LOCAL) -> list[str]:
     """The paths of unnumbered checkpoints in a directory, including Keras files."""
-    names, numbered = _names(directory, files), candidates(directory, None, files)
+    return _without_number(directory, _names(directory, files))
+
+
+def _without_number(directory: str, names: set[str]) -> list[str]:
+    numbered = listed(directory, names, None)
     indexed = {index_path(os.path.split(one.prefix)[1]) for one in numbered}
     indices = [name.removesuffix(".index") for name in names - indexed if name.endswith(".index")]
     single = [name for name in names if name.endswith(SINGLE_FILES)]
@@ -164,11 +167,18 @@ def _names(directory: str, files: Files) -> set[str]:
 
 
 def _listed(
-    prefix: str, number: int | None, kind: CheckpointKind, names: set[str], files: Files
+    prefix: str,
+    number: int | None,
+    kind: CheckpointKind,
+    *,
+    names: set[str],
+    data: Mapping[str, list[str]],
+    files: Files,
 ) -> ListedCheckpoint:
-    state, problem, readable, head = kind.value, "", True, None
+    state, problem, readable, head, recorded = kind.value, "", True, None, None
+    directory, name = os.path.split(prefix)
     try:
-        head = record_file.read_head(record_file.path_of(prefix), prefix, files)
+        head = recorded = record_file.read_head(prefix, files)
         if kind in (CheckpointKind.TORN, CheckpointKind.DAMAGED):
             problem = _NO_INDEX
         elif head is None:
@@ -177,7 +187,8 @@ def _listed(
                 problem = _missing(stored.values.missing_files)
         else:
             with Bundle.open(prefix, files) as bundle:
-                problem = _missing(bundle.missing_files)
+                lost = (join(directory, file) for file in head.files if file not in names)
+                problem = _missing(dict.fromkeys([*bundle.missing_files, *lost]))
                 if bundle.digest != head.index_sha256:  # another program has written over it
                     state, head = CheckpointKind.FOREIGN.value, None
     except UnsupportedCheckpointError as error:  # newer tfckpt, or unsupported format
@@ -187,9 +198,9 @@ def _listed(
     if problem and readable and kind is not CheckpointKind.TORN:
         state = CheckpointKind.DAMAGED.value
     sizes, times = dict[str, int](), [0.0]
-    for name in parts(prefix, names, files):
+    for part in parts_of(name, names, data.get(name, ()), recorded):
         with contextlib.suppress(OSError):  # it may have been deleted meanwhile
-            nbytes, written = files.status(path := join(os.path.split(prefix)[0], name))
+            nbytes, written = files.status(path := join(directory, part))
             sizes[files.identity(path)] = nbytes
             times.append(written)
     time, total = head.time if head else max(times), sum(sizes.values())
@@ -251,9 +262,7 @@ def list_checkpoints(
         found = listing(path, files)
     if not found:
         nothing = look(path, files)
-        raise CheckpointNotFoundError(
-            f"no checkpoint in {path}", hint="\n  ".join(nothing.lines(Audience.COMMAND))
-        )
+        raise CheckpointNotFoundError(f"no checkpoint in {path}", hint="\n  ".join(nothing.lines))
     found = with_best(found)
     if rules := _rules(keep):
         undamaged = undamaged_of(path, found, checkpoint_name)
@@ -293,10 +302,17 @@ def with_decision(found: Sequence[ListedCheckpoint], decision: Decision) -> list
 
 
 class Undamaged(NamedTuple):
-    """The checkpoints of a directory that rules decide about."""
+    """The checkpoints of a directory that rules decide about.
+
+    Attributes:
+        directory: where they are.
+        saved: those that are whole, the oldest first.
+        newest: the id of each run → the record of its newest checkpoint.
+    """
 
     directory: Directory
     saved: Sequence[SavedCheckpoint]
+    newest: Mapping[str | None, CommitRecord]
 
     def decide(self, rules: Sequence[Keep], *, one_more: bool = False) -> Decision:
         """What the rules decide about each run; with ``one_more``, after another save of the last.
@@ -304,10 +320,12 @@ class Undamaged(NamedTuple):
         Its metrics are unknown.
         """
         saved = [*self.saved, _after(self.saved)] if one_more and self.saved else self.saved
+        runs = dict[str | None, list[SavedCheckpoint]]()
+        for one in saved:
+            runs.setdefault(one.run, []).append(one)
         decided = []
-        for run in dict.fromkeys(one.run for one in saved):
-            own = [one for one in saved if one.run == run]
-            began, preserved = self.directory.history(run)
+        for run, own in runs.items():
+            began, preserved = self.newest[run].run_began, self.newest[run].preserved
             decided.append(decide(own, rules, anchor=began or time.time(), preserved=preserved))
         return united(decided, saved)
 
@@ -316,8 +334,8 @@ def undamaged_of(path: str, found: Sequence[ListedCheckpoint], name: str | None)
     """The undamaged ones of the checkpoints that were found in a directory."""
     from tfckpt.manager.directory import Directory
 
-    numbered = [one for one in found if one.state == "committed" and one.number is not None]
-    names = sorted({_name(checkpoint) for checkpoint in numbered})
+    numbered = [one for one in found if one.number is not None]
+    names = sorted({_name(one) for one in numbered if one.state == CheckpointKind.COMMITTED})
     if not names:
         message = "has no checkpoint that tfckpt committed"
         hint = "retention rules never delete what other software wrote" if found else ""
@@ -329,14 +347,14 @@ def undamaged_of(path: str, found: Sequence[ListedCheckpoint], name: str | None)
     if name is not None and name not in names:
         message = f"{path} has no checkpoints named {name}; it has {' and '.join(names)}"
         raise PolicyError(ARGUMENTS, [Problem(message)])
-    directory = Directory(path, name or names[0], files_of(path))
-    intact = {checkpoint.prefix for checkpoint in found if not checkpoint.problem}
-    saved = [
-        checkpoint
-        for checkpoint in directory.saved(directory.checkpoints())
-        if checkpoint.prefix in intact
-    ]
-    return Undamaged(directory, saved)
+    name, saved = name or names[0], list[SavedCheckpoint]()
+    newest: dict[str | None, CommitRecord] = {}
+    for one in reversed(numbered):
+        if one.head is not None and one.number is not None and _name(one) == name:
+            newest[one.head.run] = one.head
+            if one.state == CheckpointKind.COMMITTED and not one.problem:
+                saved.append(SavedCheckpoint.of(one.prefix, one.number, one.head))
+    return Undamaged(Directory(path, name, files_of(path)), saved, newest)
 
 
 def _after(saved: Sequence[SavedCheckpoint]) -> SavedCheckpoint:
@@ -369,4 +387,4 @@ def _rules(keep: Iterable[Keep | Mapping[str, Any]]) -> tuple[Keep, ...]:
 
 
 def _name(checkpoint: ListedCheckpoint) -> str:
-    return absolute(checkpoint.prefix).rpartition("/")[2].rpartition("-")[0]
+    return os.path.split(checkpoint.prefix)[1].rpartition("-")[0]

@@ -26,7 +26,7 @@ from tfckpt.stored.commits import record_file
 from tfckpt.stored.commits.discovery import CheckpointKind, candidates
 from tfckpt.stored.formats.open import open_checkpoint
 from tfckpt.stored.io.files import LOCAL, Files, files_of, join
-from tfckpt.stored.io.state_file import STATE_FILE, read_state, render
+from tfckpt.stored.io.state_file import STATE_FILE, read_state, render, write_state
 from tfckpt.tools.find_checkpoint import checkpoints_in, is_checkpoint, path_of
 from tfckpt.tools.inspection import silent
 
@@ -212,6 +212,7 @@ def verify(
     Raises:
         CheckpointNotFoundError: there is no checkpoint.
         InUseError: a damaged one cannot be moved, since another process saves into its directory.
+        SaveError: a link is in its place, or in that of the subdirectory.
         OSError: it cannot be moved for another reason.
 
     >>> import keras, tempfile, tfckpt
@@ -307,6 +308,7 @@ def move_away(path: str, files: Files) -> str:
     if not files.exists(index_path(path)):
         path = path.rstrip("/")  # a directory; the name of an index may be empty after the last /
     parent, name = os.path.split(path)
+    commit.refuse_links(path, files)
     commit.claim(parent, None, files)
     _leave_out(parent, name, files)
     directory = join(parent, commit.QUARANTINE)
@@ -330,13 +332,13 @@ def _leave_out(parent: str, name: str, files: Files) -> None:
         newest = left[-1][0] if left else _newest_beside(parent, name, files)
     elif len(left) == len(state.all_model_checkpoint_paths):
         return
-    if not newest:
-        files.remove(path)
-        files.fsync_dir(parent)
-        return
     paths = [named for named, _ in left] or [newest]
     stamps = [time for _, time in left if time is not None]
-    files.write_atomic(path, render(newest, paths, stamps, state.last_preserved_timestamp))
+    if newest:
+        write_state(path, render(newest, paths, stamps, state.last_preserved_timestamp), files)
+    else:
+        files.remove(path)
+    files.fsync_dir(parent)
 
 
 def _newest_beside(parent: str, name: str, files: Files) -> str:

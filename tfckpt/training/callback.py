@@ -24,9 +24,10 @@ from tfckpt.live.flavors import flavor_of
 from tfckpt.live.private.tensorflow import naming_what_is_gone
 from tfckpt.planning import Plan, RestoreReport, Status
 from tfckpt.policy.config import restores_its_own
-from tfckpt.training.best import check_swaps, load_best
+from tfckpt.stored.io.files import lies_in
+from tfckpt.training.best import load_best
 from tfckpt.training.fit import Fit, list_of
-from tfckpt.training.fit_checks import check_fit, check_trained
+from tfckpt.training.fit_checks import check_fit, check_trained, set_seed_of
 from tfckpt.training.fits import earlier, is_over, of_another_model, remember
 from tfckpt.training.moment import scalars
 from tfckpt.training.resumption import KEYWORD
@@ -73,7 +74,7 @@ _INTERRUPTED = (
 )
 _AGAIN = (
     "the last `fit` of this model was interrupted: this one resumes from the last save; that is "
-    "exact if the dataset is created again, after keras.utils.set_random_seed if it is random"
+    "exact if the dataset is created again, after {} if it is random"
 )
 _ONCE_MORE = (
     "another `fit` of this model: trains all its epochs, from the weights that the model has, as "
@@ -127,13 +128,9 @@ def callback_for(  # noqa: C901 (a class of short methods)
         def on_train_begin(self, logs: Any = None) -> None:
             check_trained(self.model, objects)
             _check_alone(self)
-            if run.config.manager is not None:
-                check_swaps(run.config.manager.export.ema, list_of(self).callbacks)
             where = _directory(run)
             if text := _follows(run, self.model, where, start_over=start_over) or _beforehand(run):
                 warn(text)
-            elif run.report is None and not start_over and of_another_model(self.model, where):
-                warn(_OF_ANOTHER_MODEL.format(where))
             run.saves.claim()
             if start_over and not run.fits.begun:
                 say(_started_over(run))
@@ -171,7 +168,10 @@ def callback_for(  # noqa: C901 (a class of short methods)
                 return run.resumption
             if run.config.restore is None:
                 return None
-            found = run.find(fit)
+            found, where = run.find(fit), _directory(run)
+            path = found.report.path
+            if path and lies_in(path, where) and of_another_model(self.model, where):
+                warn(_OF_ANOTHER_MODEL.format(where))
             if found.prepared is not None or found.resumption is None:
                 run.restored(found)
             return found.resumption
@@ -278,7 +278,7 @@ def _follows(run: Resumable, model: Any, where: str, *, start_over: bool) -> str
     run.fits.again()
     run.report = run.resumption = None
     saved = run.manager is not None and run.manager.latest_checkpoint is not None
-    return _AGAIN if saved else _AGAIN_WITHOUT_A_SAVE
+    return _AGAIN.format(set_seed_of(model)) if saved else _AGAIN_WITHOUT_A_SAVE
 
 
 def _beforehand(run: Resumable) -> str:
@@ -322,13 +322,12 @@ def _summary(report: RestoreReport | None) -> str:
         return "nothing is restored: the config has no `restore` section"
     if not report.path:
         return str(report)
-    passed_over = "".join(f"passed over: {reason}\n" for reason in report.rejected)
     counted = Counter(step.status for step in report.plan.steps if not _of_fit(step))
     counts = ", ".join(f"{counted[each]} {each}" for each in Status if counted[each])
     epoch = "" if report.epoch is None else f" (epoch {report.epoch})"
     chosen = f", {report.plan.chosen}" if report.plan.chosen else ""
     lines = f"restored {report.path}{epoch}{chosen}: {counts}", report.training, report.replacements
-    return passed_over + "\n".join(filter(None, lines))
+    return "\n".join(filter(None, lines))
 
 
 def _of_fit(step: Step) -> bool:

@@ -18,6 +18,7 @@ from tfckpt.live.lineage import remember
 from tfckpt.live.restore import carry_out, check, prepare, refuse
 from tfckpt.live.variables import as_int
 from tfckpt.live.workers import ALONE, workers_among
+from tfckpt.manager.remarks import warn_of_fallback
 from tfckpt.manager.sources import Selection, absent, continues
 from tfckpt.planning import Plan, RestoreReport
 from tfckpt.planning.checks.step import is_save_counter
@@ -73,6 +74,7 @@ def restore_by_config(
                 carry_out(wanted, workers)
                 remember(wanted)
             report = prepared.report(selection.rejected)
+            warn_of_fallback(selection.rejected, report.path)
             return Restoration(report, None if waits else prepared, resumption)
     nothing = RestoreReport(
         Plan("", "", ()), "", rejected=tuple(selection.rejected), absent=absent(config)
@@ -88,9 +90,8 @@ def plan_by_config(config: Config, objects: Mapping[str, Any], counter: Any = No
         with selection.trying(), _prepared(choices, [], objects, counter) as (prepared, _):
             plan = prepared.plan
             break
-    for reason in selection.rejected:
-        logging.warning("passed over: %s", reason)
     if plan is not None:
+        warn_of_fallback(selection.rejected, plan.source)
         return plan
     logging.warning("\n  ".join(["no checkpoint yet: nothing would be restored", *absent(config)]))
     return Plan("", "", ())

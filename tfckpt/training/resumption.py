@@ -59,9 +59,7 @@ class Resumption:
     ) -> None:
         record = prepared.stored.record
         self.prefix = prepared.stored.prefix
-        # The lock was checked when planning; more variables may exist by now.
-        unlocked = choice.policy.model_copy(update={"lock": None})
-        self._choice = dataclasses.replace(choice, policy=unlocked)
+        self._choice = choice
         self._objects = objects
         self._rejected = tuple(rejected)
         self._iterator = prepared.stored.inventory.entries.get(_ITERATOR)
@@ -193,7 +191,7 @@ def for_fit(prepared: Prepared, resumption: Resumption, fit: int) -> Prepared:
 
 def _weights_of(prepared: Prepared) -> Prepared:
     models = prepared.live.models
-    plan = dataclasses.replace(prepared.plan, problems=(), drift=())
+    plan = dataclasses.replace(prepared.plan, problems=())
 
     def of_a_model(step: Step) -> bool:
         held = step.name.partition("/")[0] in models

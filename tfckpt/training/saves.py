@@ -22,8 +22,8 @@ from tfckpt.manager import remarks
 from tfckpt.manager.signals import Signals
 from tfckpt.manager.triggers import Triggers
 from tfckpt.policy import Save
-from tfckpt.training.best import check_averages, export_weights
-from tfckpt.training.moment import Moment, optimizers_of, step_of
+from tfckpt.training.best import export_weights
+from tfckpt.training.moment import Moment, step_of
 from tfckpt.training.resumption import attached
 
 if TYPE_CHECKING:
@@ -63,8 +63,6 @@ class Saves:
         self._in_fit = self._announced = self._stepped = False
         self._restored_into: list[Any] = []
         self._calls, self._check_at = 0, -1
-        if config is not None and optimizers_of(objects):  # a model may be compiled later
-            check_averages(config.export.ema, objects)
         self._first_step: int | None = None
 
     @property
@@ -95,8 +93,6 @@ class Saves:
     def claim(self) -> None:
         """Before ``fit`` begins: raise what would fail at its first save."""
         self._in_fit = True
-        if self._config is not None:
-            check_averages(self._config.export.ema, self._objects)
         if self._manager is not None and self._config and self._config.save.is_due_ever:
             self._counted()
             self._manager.claim()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -183,6 +184,27 @@ def test_another_model_that_gets_what_the_last_one_learnt_is_told(tmp_path, caps
     again = fit(model, tfckpt.callbacks.resume(model, tmp_path / "run"), epochs=4)
     assert "another model" not in capsys.readouterr().out
     assert again.epoch == [*range(4)]
+
+
+@pytest.mark.parametrize("source", ["removed", "elsewhere"])
+def test_another_model_that_gets_nothing_of_the_last_one_is_not_told(
+    tmp_path, capsys, source
+) -> None:
+    model, run = build(), str(tmp_path / "run")
+    fit(model, tfckpt.callbacks.resume(model, run))
+    path = tfckpt.Checkpoint(model=model).save(tmp_path / "zoo" / "ckpt")
+    restore = {"path": path, "policy": {"include": ["model/**"]}}
+    if source == "removed":
+        shutil.rmtree(run)
+        restore = {"directory": run, "if_none": "initialize"}
+    manager = {"directory": run, "save": {"every_epochs": 1}}
+    model = build()
+    callback = tfckpt.from_config(
+        {"version": 1, "manager": manager, "restore": restore}, model
+    ).callback()
+    capsys.readouterr()
+    assert fit(model, callback).epoch
+    assert "another model" not in capsys.readouterr().out
 
 
 def test_a_loop_of_ones_own_may_call_the_callback(tmp_path, capsys) -> None:

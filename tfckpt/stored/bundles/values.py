@@ -9,7 +9,6 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from tfckpt.core.inventory import Share
     from tfckpt.errors import CheckpointError
     from tfckpt.stored.bundles.index import BundleEntry
 
@@ -31,11 +30,6 @@ class StoredValues:
     def sizes(self) -> Mapping[str, int]:
         """Key → size in bytes of all that is stored, if that is more than the named values."""
         return {}
-
-    @property
-    def shares(self) -> tuple[Share, ...]:
-        """The checkpoints of an average."""
-        return ()
 
     def lost(self, _: str) -> CheckpointError | None:
         """The error for a value whose file is missing."""

@@ -5,11 +5,10 @@ processor's cache, without a copy. Small values are gathered and written togethe
 each would cost more than its bytes. The bytes are those that TensorFlow's ``BundleWriter`` writes
 for the same values in the same order.
 
-:class:`BundleWriter` takes one value at a time. :func:`write_in_parallel` writes the files of a
-save, one thread per file: two threads fill the disk cache faster than one, and one file is
-checksummed while another is copied. A value is released once its bytes are written, which frees
-values that training has replaced meanwhile. A failure or interrupt in one thread stops the others
-at their next write, and is raised when all have ended.
+:func:`write_in_parallel` writes the files of a save, one thread per file: two threads fill the disk
+cache faster than one, and one file is checksummed while another is copied. A value is released once
+its bytes are written, which frees values that training has replaced meanwhile. A failure or
+interrupt in one thread stops the others at their next write, and is raised when all have ended.
 
 Nothing here is atomic: a checkpoint is committed by :mod:`tfckpt.stored.commits.commit`.
 """
@@ -25,7 +24,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import google_crc32c
 
-from tfckpt.core.dtypes import dtype_name
 from tfckpt.stored.bundles.bundle import data_path, index_path
 from tfckpt.stored.bundles.crc import extend
 from tfckpt.stored.bundles.index import BundleEntry, encode_entry, encode_header
@@ -39,7 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     import numpy as np
-    from typing_extensions import Self
 
     from tfckpt.core.inventory import Shape
 
@@ -254,62 +251,6 @@ def read_coded(prefix: str, files: Files = LOCAL) -> tuple[int, list[tuple[bytes
     path = index_path(prefix)
     (_, header), *coded = read_table(content(path, files), path)
     return BundleHeader.FromString(header).num_shards, coded
-
-
-class BundleWriter:
-    """Writes the files of a checkpoint, one value at a time; a context manager.
-
-    >>> import numpy as np, tempfile
-    >>> from tfckpt.stored.bundles.bundle import Bundle
-    >>> with tempfile.TemporaryDirectory() as directory:
-    ...     with BundleWriter(f"{directory}/ckpt-1") as writer:
-    ...         writer.add("v", np.arange(3, dtype=np.float32))
-    ...         writer.finish()
-    ...     with Bundle.open(f"{directory}/ckpt-1") as bundle:
-    ...         bundle.read("v")
-    array([0., 1., 2.], dtype=float32)
-    """
-
-    def __init__(self, prefix: str, num_shards: int = 1, files: Files = LOCAL) -> None:
-        self._prefix = prefix
-        self._files = files
-        self._shards: list[Shard] = []
-        try:
-            for number in range(num_shards):
-                path = data_path(prefix, number, num_shards)
-                self._shards.append(Shard(path, number, files))
-        except BaseException:
-            self.close()
-            raise
-
-    def add(self, key: str, array: np.ndarray, shard: int = 0) -> None:
-        """Write a value under a new key."""
-        self._shards[shard].add(key, dtype_name(array.dtype), array.shape, (array,))
-
-    def add_raw(self, key: str, entry: BundleEntry, data: bytes, shard: int = 0) -> None:
-        """Write the stored bytes of a value, with its entry in another index."""
-        self._shards[shard].add_raw(key, entry, data)
-
-    def index(self) -> bytes:
-        """The content of the index; on return the data files are on disk."""
-        for shard in self._shards:
-            shard.finish()
-        coded = [each for shard in self._shards for each in shard.coded]
-        return encode_index(coded, len(self._shards))
-
-    def finish(self) -> None:
-        """Write the index; on return everything is on disk."""
-        self._files.write_atomic(index_path(self._prefix), self.index())
-
-    def close(self) -> None:
-        for shard in self._shards:
-            shard.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class BundleValue(NamedTuple):

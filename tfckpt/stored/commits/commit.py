@@ -1,14 +1,17 @@
 """Commits, deletes and recovers checkpoints: one protocol for disks and object stores.
 
-A checkpoint *is* its commit record. Data and index under their final names mean nothing before it
-is there, so a save writes each file once, where it stays:
+A checkpoint is its index beside its commit record, or the draft of it. A save writes each file
+once, where it stays:
 
 1. a *mark*, ``ckpt-12.tfckpt.mark``: it holds the name, and says that something is unfinished;
 2. the data files, in another number than those of a checkpoint that is replaced;
 3. the record as a *draft*, ``ckpt-12.tfckpt.draft``; from here on whoever finds the index can
    complete the save;
-4. the index, which refers to the data;
-5. the draft becomes ``ckpt-12.tfckpt.json``: this is the commit.
+4. the index, which refers to the data: this is the commit;
+5. the draft becomes ``ckpt-12.tfckpt.json``, and the mark goes.
+
+Each file is synced when it is written, and the directory after 1, 3 and 4: nothing is assumed of
+the order in which names reach the disk. A loss of power may bring a draft back, and take its mark.
 
 In a deletion the record becomes the mark, which takes no space on a full disk. Every save, deletion
 and move ends as what dead processes have begun does, by :func:`_end`: a draft that belongs to the
@@ -26,7 +29,8 @@ import contextlib
 import os
 import re
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from absl import logging
 
@@ -36,17 +40,16 @@ from tfckpt.errors import (
     NameTakenError,
     SaveError,
 )
-from tfckpt.stored.bundles.bundle import Bundle, index_path
-from tfckpt.stored.bundles.write import BundleWriter
+from tfckpt.stored.bundles.bundle import Bundle, data_path, index_path
 from tfckpt.stored.commits import record_file
 from tfckpt.stored.commits.record_file import DRAFT, MARK, PART, is_part, parse
 from tfckpt.stored.commits.writer_lock import WriterLock
+from tfckpt.stored.io import limits
 from tfckpt.stored.io.files import (
     LOCAL,
     Files,
     LocalFiles,
     abandoned,
-    absolute,
     content,
     join,
     stands_for,
@@ -55,14 +58,11 @@ from tfckpt.stored.io.locks import NotAFileError
 from tfckpt.stored.io.state_file import STATE_FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from typing_extensions import Self
 
-    from tfckpt.stored.bundles.bundle import BundleEntry
     from tfckpt.stored.commits.record_file import CommitRecord
-
-_Result = TypeVar("_Result")
 
 QUARANTINE = "quarantine"
 _MOVE = b"move "
@@ -71,22 +71,6 @@ _held: dict[str, Mark] = {}  # the marks of this process, which stores do not lo
 
 if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(after_in_child=_held.clear)
-
-
-class CheckpointValue(NamedTuple):
-    """A value to write.
-
-    Attributes:
-        key: in the new checkpoint.
-        nbytes: its size, by which it is assigned to a data file.
-        read: returns the value or, with ``entry``, its stored bytes; called once.
-        entry: index entry of these bytes in another checkpoint, for values that can only be copied.
-    """
-
-    key: str
-    nbytes: int
-    read: Callable[[], Any]
-    entry: BundleEntry | None = None
 
 
 class Mark:
@@ -131,7 +115,7 @@ class Mark:
 
     def _now(self) -> bytes | None:
         try:
-            return content(self.path, self.files, record_file.MAX_BYTES)
+            return content(self.path, self.files, limits.RECORD)
         except FileNotFoundError:
             return None
         except CheckpointError:  # too long: it is no mark of ours
@@ -195,87 +179,95 @@ def _in_use(prefix: str) -> InUseError:
     return InUseError(message, hint="choose another name, or wait for it")
 
 
-def write_checkpoint(
-    prefix: str,
-    write: Callable[[frozenset[int]], tuple[bytes, _Result]],
-    describe: Callable[[Bundle, _Result, tuple[str, ...]], CommitRecord],
-    files: Files = LOCAL,
-    *,
-    replace: bool = True,
-    mark: Mark | None = None,
-) -> CommitRecord:
-    """Write a checkpoint and commit it.
+@contextlib.contextmanager
+def saving(prefix: str, files: Files = LOCAL, mark: Mark | None = None) -> Iterator[Saving]:
+    """A save under this name: in the block data files are written, then it is committed.
 
-    ``write`` writes the data files, of which none may have one of the given total numbers, and
-    returns the index; what else it leaves in :data:`PART` belongs to the checkpoint, too. Without
-    ``replace``, and in a store, the name must be free.
+    A block that raises leaves what was before. In a store, the name must be free.
     """
-    parent, name = os.path.split(prefix)
-    replace = replace and files.renames
     with mark or begin_named(prefix, files) as held:  # 1.
-        before, record = None, None
+        save = Saving(held)
         try:
-            if replace:
-                before = _before(prefix, files)
-            else:
+            if not files.renames:
                 _refuse_taken(prefix, files)
             _remove(prefix + PART, files)  # of others, such as a link: what is in it is moved
-            names = files.listdir(parent)
-            counts = frozenset(filter(None, (record_file.shards_of(n, name) for n in names)))
-            index, result = write(counts)  # 2. the data files
-            others = _others(prefix, files)
-            with Bundle.open(prefix, files, index=index) as bundle:
-                data = [os.path.split(bundle.path(n))[1] for n in range(bundle.index.num_shards)]
-                record = describe(bundle, result, tuple(sorted([*data, *others])))
-            record_file.write_draft(prefix, record, files)  # 3.
-            for other in others:
-                files.rename(join(prefix + PART, other), join(parent, other))
-            if others:
-                files.fsync_dir(parent)
-            if not replace:  # another process may have written it meanwhile
-                _refuse_taken(prefix, files, data=False)
-            files.write_atomic(index_path(prefix), index)  # 4.
-            if record_file.index_digest(prefix, files) != record.index_sha256:
-                raise _disturbed(prefix, "replaced its files")
-            _publish(prefix, files)  # 5. the commit
-            if held.is_lost:
-                raise _disturbed(prefix, "treated its files as leftovers")
+            yield save
         except BaseException as error:
-            _undo(held, record, before, error)
+            save.undo(error)
             raise
         with contextlib.suppress(OSError):  # it is committed; the next one ends the rest
             _end(held)
-    return record
+
+
+class Saving:
+    """A save whose data files the caller writes.
+
+    What else it leaves in :data:`PART` belongs to the checkpoint, too.
+    """
+
+    def __init__(self, mark: Mark) -> None:
+        self._mark = mark
+        self._others: Sequence[str] = ()
+        self._before: tuple[bytes, bytes] | None = None
+        self._record: CommitRecord | None = None
+
+    @property
+    def taken(self) -> frozenset[int]:
+        """The total numbers of data files of this name, which the new ones must not have."""
+        parent, name = os.path.split(self._mark.prefix)
+        names = _beginning_with(name, parent, self._mark.files)
+        return frozenset(filter(None, (record_file.shards_of(other, name) for other in names)))
+
+    def files(self, num_shards: int) -> tuple[str, ...]:
+        """All that was written: so many data files, and those of registered savers."""
+        name = os.path.split(self._mark.prefix)[1]
+        self._others = _others(self._mark.prefix, self._mark.files)
+        data = [data_path(name, number, num_shards) for number in range(num_shards)]
+        return tuple(sorted([*data, *self._others]))
+
+    def commit(self, record: CommitRecord, index: bytes) -> None:
+        """Commit the :meth:`files` of the record, which are on disk, with their index."""
+        prefix, files = self._mark.prefix, self._mark.files
+        parent = os.path.split(prefix)[0]
+        self._before, self._record = _before(prefix, files), record
+        record_file.write_draft(prefix, record, files)  # 3.
+        for other in self._others:
+            files.fsync_dir(parent)  # only the draft says that they belong to it
+            files.rename(join(prefix + PART, other), join(parent, other))
+        files.fsync_dir(parent)
+        if not files.renames:  # another process may have written it meanwhile
+            _refuse_taken(prefix, files, data=False)
+        files.write_atomic(index_path(prefix), index)  # 4.
+        files.fsync_dir(parent)  # the commit, since readers take the draft
+        if record_file.index_digest(prefix, files) != record.index_sha256:
+            raise _disturbed(prefix, "replaced its files")
+        _publish(prefix, files)  # 5.
+        if self._mark.is_lost:
+            raise _disturbed(prefix, "treated its files as leftovers")
+
+    def undo(self, error: BaseException) -> None:
+        """End a save that has failed, whose index may be in place: what was is there again."""
+        prefix, files = self._mark.prefix, self._mark.files
+        try:
+            if self._mark.is_of_another:
+                return
+            if self._record is not None:
+                _withdraw(prefix, self._record, self._before, files)
+            _end(self._mark)
+        except OSError:
+            raise SaveError(
+                f"{prefix}: the checkpoint could not be written: {error}",
+                hint="partial files could not be removed either; the next save into this directory "
+                "completes the checkpoint if all of it was written, and removes it otherwise",
+            ) from error
 
 
 def _before(prefix: str, files: Files) -> tuple[bytes, bytes] | None:
-    """Index and record of the checkpoint that is replaced."""
+    """Index and record of the checkpoint that is replaced, if one is."""
     path = record_file.path_of(prefix)
-    if not files.exists(index_path(prefix)):
+    if not files.renames or not files.exists(index_path(prefix)):
         return None
     return content(index_path(prefix), files), content(path, files) if files.exists(path) else b""
-
-
-def _undo(
-    mark: Mark,
-    record: CommitRecord | None,
-    before: tuple[bytes, bytes] | None,
-    error: BaseException,
-) -> None:
-    """End a save that has failed, whose index may be in place: what was before is there again."""
-    prefix, files = mark.prefix, mark.files
-    try:
-        if mark.is_of_another:
-            return
-        if record is not None:
-            _withdraw(prefix, record, before, files)
-        _end(mark)
-    except OSError:
-        raise SaveError(
-            f"{prefix}: the checkpoint could not be written: {error}",
-            hint="partial files could not be removed either; the next save into this directory "
-            "completes the checkpoint if all of it was written, and removes it otherwise",
-        ) from error
 
 
 def _withdraw(
@@ -286,10 +278,10 @@ def _withdraw(
     if _digest(prefix, files) != record.index_sha256:
         return
     if before is None:
-        if _is_same(path, record, prefix, files):
+        if _is_recorded(record, prefix, files):
             _rename(path, prefix + DRAFT, files)
         _remove(index_path(prefix), files)
-        if _is_same(path, record, prefix, files):  # a recovery has completed it meanwhile
+        if _is_recorded(record, prefix, files):  # a recovery has completed it meanwhile
             _remove(path, files)
         return
     index, recorded = before
@@ -297,12 +289,16 @@ def _withdraw(
         _remove(path, files)
     elif content(path, files) != recorded:  # it was committed, so commit the other again
         files.write_atomic(prefix + DRAFT, recorded)
+        files.fsync_dir(os.path.split(prefix)[0])
     files.write_atomic(index_path(prefix), index)
+    files.fsync_dir(os.path.split(prefix)[0])
 
 
-def _is_same(path: str, record: CommitRecord, prefix: str, files: Files) -> bool:
-    """Whether a file has the record of the same index."""
-    found = _head(path, prefix, files)
+def _is_recorded(record: CommitRecord, prefix: str, files: Files) -> bool:
+    """Whether the record in place is that of the same index."""
+    found = None
+    with contextlib.suppress(CheckpointError):
+        found = record_file.read_head(prefix, files)
     return found is not None and found.index_sha256 == record.index_sha256
 
 
@@ -325,8 +321,12 @@ def _others(prefix: str, files: Files) -> list[str]:
     return found
 
 
-def delete(prefix: str, files: Files) -> None:
-    """Delete a committed checkpoint: its record, then its index, then its data."""
+def delete(prefix: str, files: Files, names: Collection[str] | None = None) -> None:
+    """Delete a committed checkpoint: its record, then its index, then its data.
+
+    ``names`` are those in its directory that begin with its own, where they are known, so that a
+    deletion of many lists the directory once.
+    """
     recover(prefix, files)
     record, new = record_file.path_of(prefix), None
     try:
@@ -341,18 +341,19 @@ def delete(prefix: str, files: Files) -> None:
     except (FileNotFoundError, FileExistsError, BlockingIOError):  # another one deletes it
         return
     with mark:
-        _end(mark)
+        _end(mark, names)
 
 
-def recover(prefix: str, files: Files, *, undo: bool = False, mine: bool = True) -> None:
+def recover(prefix: str, files: Files, *, mine: bool = True) -> None:
     """End what a dead process has begun with a checkpoint.
 
-    ``undo`` removes a new one that could be completed. ``mine`` is whether only this process writes
-    under the name; else nothing is done where locks do not tell.
+    ``mine`` is whether only this process writes under the name; else nothing is done where locks do
+    not tell.
     """
+    ended = files.renames and files.exists(prefix + DRAFT) and not files.exists(prefix + MARK)
     try:
-        mark = Mark(prefix, files)
-    except (FileNotFoundError, NotADirectoryError, BlockingIOError):
+        mark = Mark(prefix, files, b"" if ended else None)
+    except (FileNotFoundError, FileExistsError, NotADirectoryError, BlockingIOError):
         return
     except NotAFileError:  # a link, or a directory
         _remove(prefix + MARK, files)
@@ -362,34 +363,23 @@ def recover(prefix: str, files: Files, *, undo: bool = False, mine: bool = True)
             return
         if not mark.content.startswith(_MOVE) and not mark.deletes:
             mark.spoil()
-            draft = _head(prefix + DRAFT, prefix, files) if undo else None
-            if draft and not files.exists(record_file.path_of(prefix)):
-                _withdraw(prefix, draft, None, files)
         _end(mark)
 
 
-def _end(mark: Mark) -> None:
+def _end(mark: Mark, listed: Collection[str] | None = None) -> None:
     """Complete or undo what a mark stands for; the end of whatever succeeds, too."""
-    prefix, files = mark.prefix, mark.files
-    parent, name = os.path.split(prefix)
-    path, draft = record_file.path_of(prefix), mark.deletes
+    prefix, files, draft = mark.prefix, mark.files, mark.deletes
+    parent, path = os.path.split(prefix)[0], record_file.path_of(prefix)
     if mark.content.startswith(_MOVE):
         _move(mark)
     elif draft:
-        if _is_same(path, draft, prefix, files):
+        if _is_recorded(draft, prefix, files):
             _remove(path, files)
         if _digest(prefix, files) == draft.index_sha256 or _used_shards(prefix, files) is None:
             _remove(index_path(prefix), files)
-    elif files.exists(prefix + DRAFT):
-        draft = _head(prefix + DRAFT, prefix, files)
-        if draft and draft.index_sha256 == _digest(prefix, files):
-            logging.info("%s: completed an interrupted save", prefix)
-            _publish(prefix, files)
-    names = {*files.listdir(parent)}
-    own = {name + DRAFT, name + PART}
-    small = {index_path(name), record_file.path_of(name), name + DRAFT}
-    gone = _strays(prefix, names, draft, files)
-    gone |= {other for other in names if other in own or stands_for(other) in small}
+    else:
+        draft = _complete(prefix, files)
+    gone = _left_over(prefix, draft, listed, files)
     for other in sorted(gone):
         _remove(join(parent, other), files)
     if gone:
@@ -399,16 +389,37 @@ def _end(mark: Mark) -> None:
     _remove(mark.path, files)
 
 
+def _complete(prefix: str, files: Files) -> CommitRecord | None:
+    """Publish a draft, which is returned, if it belongs to the index in place."""
+    draft = record_file.read_draft(prefix, files, head=True)
+    if draft and draft.index_sha256 == _digest(prefix, files):
+        logging.info("%s: completed an interrupted save", prefix)
+        _publish(prefix, files)
+    return draft
+
+
 def _publish(prefix: str, files: Files) -> None:
-    """Make the draft the record: the commit."""
+    """Make the draft the record."""
     _rename(prefix + DRAFT, record_file.path_of(prefix), files)
-    files.fsync_dir(os.path.split(prefix)[0])
     if not files.renames and not files.exists(index_path(prefix)):  # its writer has undone it
         _remove(record_file.path_of(prefix), files)
 
 
+def _left_over(
+    prefix: str, record: CommitRecord | None, listed: Collection[str] | None, files: Files
+) -> set[str]:
+    """The files of a checkpoint that are not in place, or that its index does not refer to."""
+    parent, name = os.path.split(prefix)
+    small = {index_path(name), record_file.path_of(name), name + DRAFT}
+    if listed is None:
+        names = _beginning_with(name, parent, files)
+    else:  # some have changed since
+        names = {other for other in small.union(listed) if files.exists(join(parent, other))}
+    unfinished = {n for n in names if n in (name + DRAFT, name + PART) or stands_for(n) in small}
+    return unfinished | _strays(prefix, names, record, files)
+
+
 def _strays(prefix: str, names: set[str], record: CommitRecord | None, files: Files) -> set[str]:
-    """The files of a checkpoint that the index in place does not refer to."""
     name = os.path.split(prefix)[1]
     counts = {other: record_file.shards_of(other, name) for other in names}
     data = {other: count for other, count in counts.items() if count is not None}
@@ -428,6 +439,20 @@ def _used_shards(prefix: str, files: Files) -> int | None:
     return None
 
 
+def refuse_links(prefix: str, files: Files) -> None:
+    """Raise SaveError where moving a checkpoint away would follow a link, or take one along."""
+    parent = os.path.split(prefix)[0]
+    names = record_file.parts(prefix, {*files.listdir(parent)}, files)
+    for path in (join(parent, name) for name in (QUARANTINE, *names)):
+        if _is_link(path):
+            message = f"{path}: is a symbolic link; nothing was moved"
+            raise SaveError(message, hint=f"remove it, or move {prefix} to another place by hand")
+
+
+def _is_link(path: str) -> bool:
+    return "://" not in path and Path(path).is_symlink()
+
+
 def move_away(prefix: str, name: str, files: Files) -> str:
     """Move the files of a checkpoint into a new directory, and return its path.
 
@@ -437,6 +462,7 @@ def move_away(prefix: str, name: str, files: Files) -> str:
         raise _in_use(prefix)
     what = _MOVE + os.fsencode(f"{_digest(prefix, files) or ''} {name}\n")
     files.write_atomic(prefix + MARK, what)  # never half of it: that would be a save
+    files.fsync_dir(os.path.split(prefix)[0])
     with Mark(prefix, files) as mark:
         _end(mark)
     return join(join(os.path.split(prefix)[0], QUARANTINE), name)
@@ -447,8 +473,11 @@ def _move(mark: Mark) -> None:
     prefix, files = mark.prefix, mark.files
     parent, name = os.path.split(prefix)
     digest, _, into = os.fsdecode(mark.content[len(_MOVE) :]).rstrip("\n").partition(" ")
-    target = join(join(parent, QUARANTINE), os.path.split(into)[1] or name)
-    if (_digest(prefix, files) or digest) == digest:  # else the name has a new owner
+    quarantine = join(parent, QUARANTINE)
+    target = join(quarantine, os.path.split(into)[1] or name)
+    if _is_link(quarantine) or _is_link(target):
+        logging.warning("%s: is not moved away: there is a link in place of %s", prefix, target)
+    elif (_digest(prefix, files) or digest) == digest:  # else the name has a new owner
         files.makedirs(target)
         for file in reversed(record_file.parts(prefix, {*files.listdir(parent)}, files)):
             files.rename(join(parent, file), join(target, file))
@@ -468,110 +497,40 @@ def claim(directory: str, checkpoint_name: str | None, files: Files) -> int:
         WriterLock(directory or ".").acquire()
     numbered = re.compile(re.escape(checkpoint_name or "") + r"-([0-9]{1,18})")
     recovered = [0]
-    for name in files.listdir(directory):
-        if name.endswith(MARK):
-            match = numbered.fullmatch(of := name.removesuffix(MARK))
+    for name in _unfinished(directory, files):
+        if name.endswith((MARK, DRAFT)):
+            match = numbered.fullmatch(of := name.rpartition(".tfckpt.")[0])
             recovered += [int(match[1])] if match else []
             recover(join(directory, of), files, mine=match is not None)
-        elif _is_half_written(name):
+        else:
             _remove(join(directory, name), files)
     return 0 if files.renames else max(recovered)
 
 
 def sweep(directory: str, files: Files) -> None:
     """:func:`claim` for a command that changes nothing else, if there is anything to recover."""
-    if any(name.endswith(MARK) or _is_half_written(name) for name in files.listdir(directory)):
+    if _unfinished(directory, files):
         claim(directory, None, files)
 
 
-def _is_half_written(name: str) -> bool:
-    """Whether it is a state file or a mark that a dead process did not write to its end."""
-    of = abandoned(name)
-    return of is not None and (of == STATE_FILE or of.endswith(MARK))
-
-
-def write_values(
-    prefix: str,
-    values: Sequence[CheckpointValue],
-    describe: Callable[[Bundle, None, tuple[str, ...]], CommitRecord],
-    *,
-    shard_bytes: int | None = None,
-    files: Files = LOCAL,
-) -> CommitRecord:
-    """Write values in this order and commit them as a new checkpoint, one at a time.
-
-    ``shard_bytes`` is the size limit of a data file; None for a single file.
-    """
-    shards = spread([value.nbytes for value in values], shard_bytes)
-    prefix = absolute(prefix)
-
-    def write(_: frozenset[int]) -> tuple[bytes, None]:
-        with BundleWriter(prefix, max(shards, default=0) + 1, files) as writer:
-            for value, shard in zip(values, shards, strict=True):
-                if value.entry is None:
-                    writer.add(value.key, value.read(), shard)
-                else:
-                    writer.add_raw(value.key, value.entry, value.read(), shard)
-            return writer.index(), None
-
-    try:
-        prefix.encode()
-        return write_checkpoint(prefix, write, describe, files, replace=False)
-    except UnicodeEncodeError:
-        raise SaveError(f"{prefix!r}: TensorFlow cannot read a path that is not UTF-8") from None
-    except (SaveError, CheckpointError):
-        raise
-    except OSError as error:
-        message = f"{prefix}: the checkpoint could not be written: {error}"
-        raise SaveError(message, hint="partial files were removed") from error
-
-
-def spread(sizes: Sequence[int], limit: int | None) -> list[int]:
-    """The data file number of each value: filled in order, up to ``limit`` bytes each.
-
-    A value is never split; one larger than ``limit`` has a data file of its own.
-
-    >>> spread([4, 4, 9, 1, 0], 8), spread([4, 4, 9], None)
-    ([0, 0, 1, 2, 2], [0, 0, 0])
-    """
-    shards, shard, filled = [], 0, 0
-    for size in sizes:
-        if limit is not None and filled and filled + size > limit:
-            shard, filled = shard + 1, 0
-        filled += size
-        shards.append(shard)
-    return shards
-
-
-def claim_name(prefix: str, files: Files) -> None:
-    """Remove what a killed writer has left of a new checkpoint, and check that there is none."""
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        recover(prefix, files, undo=True)
-    _refuse_taken(prefix, files)
+def _unfinished(directory: str, files: Files) -> list[str]:
+    """Marks, drafts, and state files and marks that a dead process did not write to their ends."""
+    names = files.listdir(directory)
+    half = [(name, abandoned(name) or "") for name in names if name.endswith(".tmp")]
+    found = [name for name, of in half if of == STATE_FILE or of.endswith(MARK)]
+    return found + [name for name in names if name.endswith((MARK, DRAFT))]
 
 
 def _refuse_taken(prefix: str, files: Files, *, data: bool = True) -> None:
-    """Raise SaveError where a file of this checkpoint exists; ``data`` includes data files."""
+    """Raise SaveError where a store has a file of this checkpoint; ``data`` includes data files."""
     directory, name = os.path.split(prefix)
-    try:
-        existing = files.listdir(directory)
-    except (FileNotFoundError, NotADirectoryError):
-        return
     own = {name, index_path(name), record_file.path_of(name)}
-    for other in sorted(existing):
+    for other in sorted(_beginning_with(name, directory, files)):
         if other in own or (data and record_file.shards_of(other, name) is not None):
             message = f"{prefix}: {other!r} already exists and is not overwritten"
-            hint = "choose a name that does not exist yet"
-            if not files.renames:
-                hint += "; `save` finds one: no checkpoint is replaced in an object store"
+            hint = "choose a name that does not exist yet; `save` finds one: no checkpoint is "
+            hint += "replaced in an object store"
             raise NameTakenError(message, hint=hint)
-
-
-def _head(path: str, prefix: str, files: Files) -> CommitRecord | None:
-    """A record without its values; None where it cannot be read."""
-    with contextlib.suppress(CheckpointError):
-        return record_file.read_head(path, prefix, files)
-    return None
 
 
 def _digest(prefix: str, files: Files) -> str | None:
@@ -579,6 +538,11 @@ def _digest(prefix: str, files: Files) -> str | None:
     with contextlib.suppress(CheckpointError):
         return record_file.index_digest(prefix, files)
     return None
+
+
+def _beginning_with(name: str, directory: str, files: Files) -> set[str]:
+    """The names in a directory that begin with that of a checkpoint, its own among them."""
+    return {other for other in files.listdir(directory) if other.startswith(name)}
 
 
 def _rename(source: str, target: str, files: Files) -> None:

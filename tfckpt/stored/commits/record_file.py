@@ -41,17 +41,18 @@ from tfckpt.core.inventory import (
     Root,
 )
 from tfckpt.errors import CheckpointError, DamagedCheckpointError, UnsupportedCheckpointError
+from tfckpt.stored.io import limits
 from tfckpt.stored.io.explain import DATA
 from tfckpt.stored.io.files import LOCAL, Files, content, reading
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
 FORMAT = 1
 MAX_DIGITS = 20
 _ENTRIES = b'"entries": ['
 _SEAL = b',\n"sha256": "'
-_DATA = re.compile(rf"(.+){DATA}", re.DOTALL)
+_DATA = re.compile(rf"(?P<name>.*){DATA}", re.DOTALL)
 _NOT_A_SAVERS = re.compile(
     rf".*({DATA}|\.index|\.tfckpt\.(?:json|mark|draft|part)|\.[0-9a-f]{{8}}\.tmp|_temp)",
     re.DOTALL,
@@ -300,7 +301,7 @@ def _files(names: Sequence[str], base: str) -> tuple[str, ...]:
 
     If the checkpoint was copied or renamed, its files have the new name, too.
     """
-    written = next((m[1] for name in names if (m := _DATA.fullmatch(name))), base)
+    written = next((m["name"] for name in names if (m := _DATA.fullmatch(name))), base)
     own = tuple(base + n[len(written) :] if n.startswith(written) else "" for n in names)
     for name, file in zip(names, own, strict=True):
         if not is_part(file, base):
@@ -319,7 +320,7 @@ def is_part(file: str, base: str) -> bool:
     >>> is_part("ckpt-1.json", "ckpt-1"), is_part("ckpt-12.json", "ckpt-1")
     (True, False)
     """
-    if re.fullmatch(re.escape(base) + DATA, file):
+    if shards_of(file, base) is not None:
         return True
     plain = os.path.split(file)[1] == file and not {"/", "\0"} & set(file)
     ours = file.startswith(base) and not file[len(base) : len(base) + 1].isalnum()
@@ -331,10 +332,7 @@ def _check(facts: _Facts, structure: _Structure, names: Collection[str]) -> None
     if datetime.datetime.fromisoformat(facts.created).utcoffset() != datetime.timedelta(0):
         raise ValueError("'created' must be an ISO 8601 time in UTC")
     for restored in facts.lineage:
-        shares = [share for source in restored.sources for share in source.average]
-        if not all(0 <= share.weight <= 1 for share in shares) or any(
-            count < 0 for count in restored.counts.values()
-        ):
+        if any(count < 0 for count in restored.counts.values()):
             raise ValueError("'lineage' contains a number that is out of range")
     counts = collections.Counter(component for component, _ in structure.roots.values())
     again = {k for k, (name, _) in structure.roots.items() if counts[name] > 1 and k != name}
@@ -350,8 +348,6 @@ MARK = ".tfckpt.mark"
 DRAFT = ".tfckpt.draft"
 # Of a directory or a file with what is not in place yet.
 PART = ".tfckpt.part"
-# A million values, at about 200 bytes each.
-MAX_BYTES = 1 << 28
 _SHARD = re.compile(DATA)
 
 
@@ -369,7 +365,7 @@ def index_digest(prefix: str, files: Files = LOCAL) -> str:
     path = f"{prefix}.index"
     with reading(path):
         try:
-            return hashlib.sha256(content(path, files, MAX_BYTES)).hexdigest()
+            return hashlib.sha256(content(path, files, limits.RECORD)).hexdigest()
         except FileNotFoundError:
             raise DamagedCheckpointError("the index is missing", path=path) from None
 
@@ -388,7 +384,7 @@ def read(prefix: str, files: Files = LOCAL, digest: str | None = None) -> Commit
     prefix, wherever the checkpoint was written.
     """
     for path in (path_of(prefix), prefix + DRAFT, path_of(prefix)):  # a draft becomes the record
-        record = _read(path, prefix, files) if path != prefix + DRAFT else _draft(prefix, files)
+        record = _read(path, prefix, files) if path != prefix + DRAFT else read_draft(prefix, files)
         if record is not None:
             digest = digest or index_digest(prefix, files)
             if record.index_sha256 == digest:
@@ -396,9 +392,10 @@ def read(prefix: str, files: Files = LOCAL, digest: str | None = None) -> Commit
     return None
 
 
-def _draft(prefix: str, files: Files) -> CommitRecord | None:
-    with contextlib.suppress(CheckpointError):  # it may be half written
-        return _read(prefix + DRAFT, prefix, files)
+def read_draft(prefix: str, files: Files, *, head: bool = False) -> CommitRecord | None:
+    """The record that is not in place; None where there is none, or half of one."""
+    with contextlib.suppress(CheckpointError):
+        return _read(prefix + DRAFT, prefix, files, head=head)
     return None
 
 
@@ -410,15 +407,21 @@ def names_of(prefix: str, files: Files = LOCAL) -> dict[str, str]:
     return {}
 
 
-def read_head(path: str, prefix: str, files: Files = LOCAL) -> CommitRecord | None:
+def read_head(prefix: str, files: Files = LOCAL) -> CommitRecord | None:
     """The record without its values, which is cheap to read; None where there is none."""
-    return _read(path, prefix, files, head=True)
+    if (record := _read(path_of(prefix), prefix, files, head=True)) is not None:
+        return record
+    draft = read_draft(prefix, files, head=True)
+    with contextlib.suppress(CheckpointError):
+        if draft is not None and draft.index_sha256 == index_digest(prefix, files):
+            return draft
+    return None
 
 
 def _read(path: str, prefix: str, files: Files, *, head: bool = False) -> CommitRecord | None:
     with reading(path):
         try:
-            data = content(path, files, MAX_BYTES)
+            data = content(path, files, limits.RECORD)
         except FileNotFoundError:
             return None
     return parse(data, path, prefix, head=head)
@@ -426,13 +429,27 @@ def _read(path: str, prefix: str, files: Files, *, head: bool = False) -> Commit
 
 def parts(prefix: str, names: set[str], files: Files = LOCAL) -> list[str]:
     """The file names of a checkpoint, in the listing ``names``: record, index, then the others."""
-    name = os.path.split(prefix)[1]
-    first = [path_of(name), f"{name}.index", *([name] if name else [])]
-    rest = {file for file in names if shards_of(file, name) is not None}
+    name, head = os.path.split(prefix)[1], None
     with contextlib.suppress(CheckpointError):
-        if head := read_head(path_of(prefix), prefix, files):
-            rest |= names & {*head.files}
+        head = read_head(prefix, files)
+    return parts_of(name, names, data_files(names).get(name, ()), head)
+
+
+def parts_of(
+    name: str, names: set[str], data: Iterable[str], head: CommitRecord | None
+) -> list[str]:
+    """The same, of a checkpoint whose data files and record are known."""
+    first = [path_of(name), f"{name}.index", *([name] if name else [])]
+    rest = {*data, *(names & {*head.files} if head else ())}
     return [*(file for file in first if file in names), *sorted(rest - {*first})]
+
+
+def data_files(names: Iterable[str]) -> dict[str, list[str]]:
+    """The name of each checkpoint in a listing → its data files."""
+    found: dict[str, list[str]] = {}
+    for match in filter(None, map(_DATA.fullmatch, names)):
+        found.setdefault(match["name"], []).append(match[0])
+    return found
 
 
 def shards_of(file: str, name: str) -> int | None:

@@ -41,14 +41,12 @@ KINDS: Mapping[str, str] = MappingProxyType(
         "tfckpt": "written by tfckpt",
         "uncommitted": "written by tfckpt but not committed",
         "tensorflow": "written by TensorFlow",
-        "tf1_saver": "written by TF1's Saver, format version 2",
-        "tf1_saver_v1": "written by TF1's Saver, format version 1",
+        "tf1_saver": "written by TF1's Saver",
         "saved_model": "the variables of a SavedModel",
         "keras": "written by Keras",
         "safetensors": "a safetensors file",
         "orbax": "written by Keras's OrbaxCheckpoint",
         "keras_h5": "written by Keras, HDF5 format of Keras 2",
-        "average": "an average of several checkpoints",
     }
 )
 
@@ -64,8 +62,7 @@ class StoredCheckpoint:
         kind: a key of :data:`KINDS`.
         record: tfckpt's commit record; None if another program wrote the checkpoint.
         graph: the bundle with TensorFlow's object graph, which TensorFlow needs to restore objects;
-            of an average, that of the first checkpoint. None without one.
-        members: the checkpoints of an average.
+            None without one.
     """
 
     prefix: str
@@ -74,7 +71,6 @@ class StoredCheckpoint:
     kind: str
     record: CommitRecord | None = None
     graph: Bundle | None = None
-    members: tuple[StoredCheckpoint, ...] = ()
 
     def close(self) -> None:
         self.values.close()

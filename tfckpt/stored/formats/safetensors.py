@@ -2,10 +2,10 @@
 
 Source: https://huggingface.co/docs/safetensors. The `safetensors` package is not used: it maps
 local files only, while tfckpt also reads remote ones. Every rule of the format is checked before a
-value is used. In a file that tfckpt wrote, names are canonical, and the metadata has their roles.
-In any other file, names that begin like canonical ones are canonical, and all others belong to the
-model: ``encoder/kernel`` is ``model/encoder/kernel``. A large model may be in several files, which
-an index in JSON lists (:mod:`tfckpt.stored.formats.keras_files`).
+value is used. In a file that tfckpt exported, names are canonical, and the metadata has their
+roles. In any other file, names that begin like canonical ones are canonical, and all others belong
+to the model: ``encoder/kernel`` is ``model/encoder/kernel``. A large model may be in several files,
+which an index in JSON lists (:mod:`tfckpt.stored.formats.keras_files`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.core import names
@@ -21,7 +22,6 @@ from tfckpt.core.inventory import Entry, Inventory, Role
 from tfckpt.core.optimizer_names import optimizer_value
 from tfckpt.errors import DamagedCheckpointError
 from tfckpt.stored.formats.checkpoint import FileValues, StoredCheckpoint
-from tfckpt.stored.formats.export import METADATA, ROLES, TENSORS
 from tfckpt.stored.io.files import Handle, reading
 
 if TYPE_CHECKING:
@@ -31,6 +31,20 @@ if TYPE_CHECKING:
 
     from tfckpt.stored.formats.checkpoint import Opening
 
+TENSORS: Mapping[str, str] = MappingProxyType(
+    {
+        **{f"float{bits}": f"F{bits}" for bits in (16, 32, 64)},
+        **{f"int{bits}": f"I{bits}" for bits in (8, 16, 32, 64)},
+        **{f"uint{bits}": f"U{bits}" for bits in (8, 16, 32, 64)},
+        "bool": "BOOL",
+        "bfloat16": "BF16",
+        "complex64": "C64",
+        "float8_e4m3fn": "F8_E4M3",
+        "float8_e5m2": "F8_E5M2",
+    }
+)
+METADATA = "__metadata__"
+ROLES = "tfckpt.roles"
 MAX_HEADER = 100_000_000  # the format's own limit
 _LENGTH = 8
 _TYPES = {theirs: ours for ours, theirs in TENSORS.items()}

@@ -4,13 +4,19 @@ tfckpt writes it for TensorFlow's tools and does not need it to find its own che
 treats a damaged state file like a missing one, and training starts from scratch; here any damage is
 an error. Paths are returned as written and never followed, so a state file cannot cause access to
 files outside of its directory.
+
+A file is written with room for more. So on a full disk, where no second file can be written to
+replace it, it can still be written again in its place, and never names what is deleted.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 from typing import TYPE_CHECKING
 
 from tfckpt.errors import DamagedCheckpointError
+from tfckpt.stored.io import limits
 from tfckpt.stored.io.files import LOCAL, Files, content, reading
 from tfckpt.stored.io.messages import CheckpointState, Message
 
@@ -18,14 +24,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 STATE_FILE = "checkpoint"
-MAX_BYTES = 1 << 24
+ROOM = 512  # bytes: the names and times of a few checkpoints
+FULL = (errno.ENOSPC, errno.EDQUOT)
+_ESCAPES = {code: f"\\{code:03o}" for code in (*range(32), 127)}
+_ESCAPES |= {ord(sign): f"\\{name}" for sign, name in zip("\n\r\t\"'\\", "nrt\"'\\", strict=True)}
 
 
 def read_state(path: str, files: Files = LOCAL) -> Message | None:
     """The ``CheckpointState`` of a state file; None where it does not exist."""
     with reading(path):
         try:
-            return parse_state(content(path, files, MAX_BYTES), path)
+            return parse_state(content(path, files, limits.STATE_FILE), path)
         except FileNotFoundError:
             return None
 
@@ -52,6 +61,24 @@ def parse_state(data: bytes, path: str) -> Message:
     return state
 
 
+def write_state(path: str, state: bytes, files: Files) -> None:
+    """Replace a state file; on a full disk in its place, which takes no space."""
+    try:
+        files.write_atomic(path, _filled(state, len(state) + ROOM))
+    except OSError as error:
+        if error.errno not in FULL or not files.exists(path):
+            raise
+        size, _ = files.status(path)
+        if size < len(state):
+            raise
+        with contextlib.closing(files.lock(path)) as lock:
+            lock.write(_filled(state, size))
+
+
+def _filled(state: bytes, size: int) -> bytes:
+    return state if len(state) == size else state.ljust(size - 1) + b"\n"
+
+
 def render(
     newest: str, paths: Sequence[str], times: Sequence[float] = (), last_preserved: float = 0.0
 ) -> bytes:
@@ -60,12 +87,9 @@ def render(
     >>> render("ckpt-2", ["ckpt-2"])
     b'model_checkpoint_path: "ckpt-2"\nall_model_checkpoint_paths: "ckpt-2"\n'
     """
-    from google.protobuf import text_format
-
-    state = CheckpointState(
-        model_checkpoint_path=newest,
-        all_model_checkpoint_paths=paths,
-        all_model_checkpoint_timestamps=times,
-        last_preserved_timestamp=last_preserved,
-    )
-    return str(text_format.MessageToString(state)).encode()
+    lines = [f'model_checkpoint_path: "{newest.translate(_ESCAPES)}"']
+    lines += [f'all_model_checkpoint_paths: "{path.translate(_ESCAPES)}"' for path in paths]
+    lines += [f"all_model_checkpoint_timestamps: {time}" for time in times]
+    if last_preserved:
+        lines.append(f"last_preserved_timestamp: {last_preserved}")
+    return "\n".join([*lines, ""]).encode()

@@ -7,9 +7,8 @@ is stripped. Refused are empty lines and duplicate words, whose rows would be am
 from __future__ import annotations
 
 from tfckpt.errors import CheckpointError, PolicyError, Problem
+from tfckpt.stored.io import limits
 from tfckpt.stored.io.files import LOCAL, Files, content
-
-MAX_BYTES = 1 << 30
 
 
 def read_words(path: str, files: Files = LOCAL) -> tuple[str, ...]:
@@ -43,7 +42,7 @@ def read_words(path: str, files: Files = LOCAL) -> tuple[str, ...]:
 
 def _read(path: str, files: Files) -> bytes:
     try:
-        return content(path, files, MAX_BYTES)
+        return content(path, files, limits.WORDS)
     except CheckpointError as error:
         raise _wrong(path, f"the word list cannot be read: it {error.message}") from None
     except OSError as error:

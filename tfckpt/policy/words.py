@@ -1,0 +1,109 @@
+"""Words of TensorFlow, Keras and PyTorch, and the keys of a config that mean them.
+
+Who knows ``status.assert_consumed()`` or ``load_weights(by_name=True)`` writes these words into a
+policy, or passes them to a call. They are no keys: what is said of them is the key.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+_BEST = [{"latest": 3}, {"best": 1, "monitor": "val_loss", "mode": "min"}]
+_SOME = ["model/body/**"]
+
+# Word → keys, by the section of a config that has them.
+_KEYS: Final[dict[str, dict[str, dict[str, Any]]]] = {
+    "policy": {
+        "assert_consumed": {"assert": "consumed"},
+        "assert_existing_objects_matched": {"assert": "existing_objects_matched"},
+        "assert_nontrivial_match": {"assert": "nontrivial_match"},
+        "assignment_map": {"rename": [{"checkpoint": "old/**", "model": "model/new/**"}]},
+        "by_name": {"match": "name"},
+        "compile": {},
+        "experimental_skip_slot_variables": {"optimizer": {"slots": "reset"}},
+        "objects_to_skip": {"exclude": _SOME},
+        "skip_mismatch": {"on_shape_mismatch": "skip"},
+        "strict": {},
+        "var_list": {"include": _SOME},
+    },
+    "manager": {
+        "backup_dir": {"directory": "runs/first"},
+        "checkpoint_interval": {"save": {"every_steps": 100}},
+        "delete_checkpoint": {"max_to_keep": 3},
+        "experimental_enable_async_checkpoint": {"enable_async": True},
+        "filepath": {"directory": "runs/first"},
+        "initial_value_threshold": {"keep": _BEST},
+        "keep_checkpoint_every_n_hours": {"keep": [{"latest": 3}, {"every_n_hours": 1}]},
+        "mode": {"keep": _BEST},
+        "monitor": {"keep": _BEST},
+        "period": {"save": {"every_epochs": 2}},
+        "restore_best_weights": {"load_best_when_done": True},
+        "save_before_preemption": {"save": {"on_signal": ["SIGTERM"]}},
+        "save_best_only": {"keep": _BEST},
+        "save_freq": {"save": {"every_epochs": 1}},
+        "step_counter": {"save": {"every_steps": 100}},
+    },
+    "restore": {"init_fn": {"if_none": "initialize"}},
+}
+OF_OTHERS: Final = frozenset(word for words in _KEYS.values() for word in words)
+# The keys where the value of the word is False; of all others nothing needs to be written then.
+_BY_FALSE: Final[dict[str, dict[str, Any]]] = {
+    "assert_consumed": {"assert": "none"},
+    "assert_existing_objects_matched": {"assert": "none"},
+    "compile": {"optimizer": "reset"},
+    "strict": {"on_missing": "warn", "on_unexpected": "warn"},
+}
+
+# What has no key.
+SAYS: Final = {
+    "average": "average the checkpoints in ten lines of Python, docs/transform.md, and restore "
+    "what they write",
+    "ema": "a policy with `ema: prefer` restores averages; Keras's `save_weights` then writes them",
+    "lock": "`tfckpt plan CONFIG --model MODULE:CALLABLE --expect FILE` compares a plan with what "
+    "`tfckpt plan --json` printed",
+    "max_memory": "a restore holds the new values once; `verify: none` holds a few at a time",
+    "on_exception": "SIGINT in `on_signal` saves on Ctrl-C; after an exception, a restart goes on "
+    "from the last save",
+    "save_weights_only": "leave it out: a restart also needs the optimizer",
+    "version": "this is a config; a policy has the keys that stand below its name in `policies`",
+}
+
+# Arguments of ModelCheckpoint and BackupAndRestore, and what `tfckpt.callbacks.resume` has instead.
+RESUME: Final = {
+    "backup_dir": "the directory is the second argument",
+    "best": "`save_best=2` keeps the two best besides the newest",
+    "delete_checkpoint": "`max_to_keep` says how many checkpoints are kept",
+    "filepath": "the directory is the second argument; checkpoints in it are numbered",
+    "initial_value_threshold": "`save_best` says how many are kept besides the newest",
+    "period": "`save_freq` is 'epoch' or a number of batches; to save every few epochs, use a "
+    "config with `manager: {save: {every_epochs: 2}}` and `run.callback()`",
+    "restore_best_weights": "`load_best_when_done=True` loads the best weights at the end",
+    "save_before_preemption": "`on_signal=['SIGTERM']` saves before the process ends",
+    "save_best_only": "`save_best=1` keeps the best besides the newest, which a restart needs",
+    "save_weights_only": "a restart also needs the optimizer; `tfckpt export DIR FILE.weights.h5 "
+    "--model MODULE:CALLABLE` writes the weights alone",
+}
+
+
+DEFAULT: Final = "leave it out: that is so without it"
+
+
+class SectionKeys(NamedTuple):
+    """Keys of a section of a config, each with its value; no keys where the defaults mean it."""
+
+    section: str
+    keys: dict[str, Any]
+
+
+def meaning(word: str, value: Any) -> SectionKeys | None:
+    """The keys that a word of another library means with a value; None for any other word.
+
+    >>> meaning("by_name", True)
+    SectionKeys(section='policy', keys={'match': 'name'})
+    >>> meaning("strict", True).keys, meaning("strict", False).keys
+    ({}, {'on_missing': 'warn', 'on_unexpected': 'warn'})
+    """
+    for section, words in _KEYS.items():
+        if word in words:
+            return SectionKeys(section, words[word] if value else _BY_FALSE.get(word, {}))
+    return None
