@@ -15,7 +15,7 @@ from zoo.restores import config
 
 import tfckpt
 from tfckpt.live import apply
-from tfckpt.live.adapt import FUNCTIONS
+from tfckpt.live.adapt import FUNCTIONS, read_words
 from tfckpt.stored.formats.open import open_checkpoint
 
 QKV = ["model/q/*", "model/k/*", "model/v/*"]
@@ -170,17 +170,39 @@ def test_damage_of_any_joined_part_changes_nothing(tmp_path: Path) -> None:
     assert [net.a.numpy().tolist(), net.both.numpy().tolist()] == [[0.0], [0.0, 0.0]]
 
 
-def test_what_is_here_already_fills_the_rest_and_words_are_the_policys(tmp_path: Path) -> None:
+def test_what_is_here_already_fills_the_rest(tmp_path: Path) -> None:
     path = Two([1.0], [2.0, 3.0]).write(tmp_path)
     net = Two([0.0], [7.0, 8.0, 9.0])
     rule = {"how": "pad", "model": "net/b", "value": "initialize", "before": [1]}
     tfckpt.restore(config(path, adapt=[rule], verify="values"), net=net)
     assert net.state() == [[1.0], [7.0, 2.0, 3.0]]
-    words = tmp_path / "words.txt"
-    words.write_text("a\n\n")
-    rule = {"how": "vocabulary", "model": "net/b", "old": str(words), "new": str(words)}
-    with pytest.raises(tfckpt.PolicyError, match=r"words\.txt:2:1: the line is empty"):
-        tfckpt.plan(config(path, adapt=[rule]), net=Two([0.0], [0.0, 0.0]))
+
+
+# Files of words
+
+WORDS = [
+    (b"a\nb\n", ("a", "b")), (b"a\nb", ("a", "b")), (b"a\r\nb\r\n", ("a", "b")),
+    ("ä\n 日本\n[PAD]\n".encode(), ("ä", " 日本", "[PAD]")), (b" \na b\n\t\n", (" ", "a b", "\t")),
+    (b"a\n\nb\n", (2, "the line is empty")), (b"a\nb\n\n", (3, "the line is empty")),
+    (b"a\nb\na\n", (3, "duplicate word 'a', first on line 1")),
+    (b"a\n\xff\n", (2, "not valid UTF-8")), (b"", (0, "no words")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("content", "expected"), WORDS)
+def test_each_line_of_a_file_of_words_is_one_or_is_named(tmp_path: Path, content, expected) -> None:
+    path = tmp_path / "words.txt"
+    path.write_bytes(content)
+    if isinstance(expected[0], str):
+        assert read_words(str(path)) == expected
+        return
+    line, text = expected
+    with pytest.raises(tfckpt.PolicyError, match=text) as caught:
+        read_words(str(path))
+    assert str(caught.value).startswith(f"{path}:{line}:" if line else f"{path}: ")
+    for absent in (tmp_path / "absent.txt", tmp_path):
+        with pytest.raises(tfckpt.PolicyError, match="cannot be read"):
+            read_words(str(absent))
 
 
 SCRIPT = """
