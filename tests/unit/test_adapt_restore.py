@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
-import yaml
-from zoo.command_line import document, run
 from zoo.restores import config
 
 import tfckpt
@@ -203,30 +200,3 @@ def test_each_line_of_a_file_of_words_is_one_or_is_named(tmp_path: Path, content
     for absent in (tmp_path / "absent.txt", tmp_path):
         with pytest.raises(tfckpt.PolicyError, match="cannot be read"):
             read_words(str(absent))
-
-
-SCRIPT = """
-import tensorflow as tf
-
-def build():
-    net = tf.Module()
-    net.ba = tf.Variable([0.0, 0.0, 0.0])
-    return {"net": net}
-"""
-
-
-def test_the_command_line_shows_every_operation(tmp_path: Path, monkeypatch) -> None:
-    path = Two([1.0], [2.0, 3.0]).write(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    rules = [{"how": "concat", "checkpoint": ["net/b", "net/a"], "model": "net/ba", "axis": 0}]
-    Path("config.yaml").write_text(yaml.safe_dump(config(path, adapt=rules, api="read")))
-    Path("joined_script.py").write_text(SCRIPT)
-    command = ("plan", "config.yaml", "--model", "joined_script:build")
-    (step,) = document(*command)["steps"]
-    assert (step["name"], step["source"]) == ("net/ba", "net/b")
-    assert [part["source"] for part in step["parts"]] == ["net/a"]
-    assert [change["how"] for change in step["changes"]] == ["concat"]
-    ended = run(*command)
-    assert "net/ba ← net/b + net/a" in ended.out
-    assert "concat axis 0: (2) + (1) → (3)" in ended.out

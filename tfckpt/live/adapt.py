@@ -7,6 +7,7 @@ float32), of Keras, which has the initializers, and of the program.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib
 import random
 import re
@@ -19,7 +20,7 @@ from tfckpt.core.dtypes import LostNumberError, cast, dtype_name, numpy_dtype
 from tfckpt.errors import CheckpointError, PolicyError, Problem, RestoreError
 from tfckpt.live.flavors import flavors
 from tfckpt.live.variables import raw
-from tfckpt.policy.adapt import Pad, Place, PlanContext, Vocabulary
+from tfckpt.policy.adapt import Destination, Pad, PlanContext, Vocabulary
 from tfckpt.policy.blanks import show_shape
 from tfckpt.stored.io.files import content, files_of
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from tfckpt.policy import Policy
 
 _MAX_BYTES = 1 << 30  # of a word list
+_OTHER_FILLS = {"initialize", "mean"}
 
 
 def plan_context(policy: Policy) -> PlanContext:
@@ -44,9 +46,10 @@ def plan_context(policy: Policy) -> PlanContext:
         elif isinstance(rule, Pad):
             names.add(rule.value)
     state = random.getstate()  # an unseeded initializer draws a seed when it is created
-    found = [name for name in names if isinstance(name, str) and _initializer(name) is not None]
+    drawn = [name for name in names - _OTHER_FILLS if isinstance(name, str)]
+    found = sorted(name for name in drawn if _initializer(name) is not None)
     random.setstate(state)
-    return PlanContext(words, sorted(FUNCTIONS), sorted(found))
+    return PlanContext(words, sorted(FUNCTIONS), found)
 
 
 def read_words(path: str) -> tuple[str, ...]:
@@ -88,29 +91,28 @@ def adapted(step: Step, values: Sequence[Any], variable: Any) -> Any:
     """
     values = list(values)
     for change in step.changes:
-        place = _Live(change.place, step.name, variable)
+        into = _Variable(**vars(change.into), name=step.name, variable=variable)
         with _nothing_lost(step.name):
             if change.rule.joins:
-                values = [change.rule.make(place, *values)[0]]
+                values = [change.rule.make(into, *values)[0]]
                 continue
-            for i, value in enumerate(values):  # one by one, to free each old one
-                values[i] = change.rule.make(place, value)[0]
+            for i in range(len(values)):  # one by one, to free each old one
+                values[i] = change.rule.make(into, values[i])[0]
     return values[0]
 
 
-class _Live(Place):
+@dataclasses.dataclass
+class _Variable(Destination):
     """A variable of the program."""
 
-    def __init__(self, planned: Place, name: str, variable: Any) -> None:
-        super().__init__(planned.shape, planned.dtype, planned.known)
-        self._name = name
-        self._variable = variable
+    name: str
+    variable: Any
 
     def filled(self, fill: Any, shape: Shape, at: Any, part: np.ndarray) -> np.ndarray:
         if not isinstance(fill, str):
             whole = np.full(shape, fill, part.dtype)
         elif fill == "initialize":
-            whole = np.array(raw(self._variable).numpy())
+            whole = np.array(raw(self.variable).numpy())
         else:
             whole = np.array(self._drawn(fill, shape, dtype_name(part.dtype)), part.dtype)
         whole[at] = part
@@ -121,7 +123,7 @@ class _Live(Place):
             return _initializer(initializer)(shape, dtype=dtype)
         except Exception as error:
             raise RestoreError(
-                f"{self._name}: the initializer {initializer!r} failed for the shape "
+                f"{self.name}: the initializer {initializer!r} failed for the shape "
                 f"{show_shape(shape)}, and nothing was changed: {error}"
             ) from error
 
@@ -133,12 +135,12 @@ class _Live(Place):
             result = np.asarray(FUNCTIONS[name](*arrays))
         except Exception as error:
             raise RestoreError(
-                f"{self._name}: the function registered as {name!r} failed, and nothing was "
+                f"{self.name}: the function registered as {name!r} failed, and nothing was "
                 f"changed: {type(error).__name__}: {error}"
             ) from error
         if (result.shape, result.dtype) != (self.shape, numpy_dtype(self.dtype)):
             raise RestoreError(
-                f"{self._name}: the function registered as {name!r} returned "
+                f"{self.name}: the function registered as {name!r} returned "
                 f"{result.dtype.name} {show_shape(result.shape)}, but the model needs "
                 f"{self.dtype} {show_shape(self.shape)}; nothing was changed"
             )

@@ -87,8 +87,8 @@ class PlanContext:
 
 
 @dataclasses.dataclass
-class Place:
-    """The variable that a value is for, and what a rule asks of the program; here for a plan."""
+class Destination:
+    """The variable that a value is for, and what a rule asks of the program; in a plan, blanks."""
 
     shape: Shape
     dtype: str
@@ -142,7 +142,7 @@ class Transpose(OfVariable):
     axes: Annotated[tuple[int, ...], Field(min_length=1), Listed] | None = None
     """Permutation of the axes, as in numpy.transpose; by default, their reverse order."""
 
-    def make(self, place: Place, array: np.ndarray) -> Made:
+    def make(self, into: Destination, array: np.ndarray) -> Made:
         if self.axes is None:
             return array.transpose(), ""
         axes = [axis_of(axis, array.shape) for axis in self.axes]
@@ -166,8 +166,8 @@ class Reshape(OfVariable):
             raise fault("`shape` must have sizes of at least 0, and at most one -1")
         return value
 
-    def make(self, place: Place, array: np.ndarray) -> Made:
-        shape = place.shape if self.shape is None else self.shape
+    def make(self, into: Destination, array: np.ndarray) -> Made:
+        shape = into.shape if self.shape is None else self.shape
         try:
             return array.reshape(shape), ""
         except ValueError:
@@ -185,8 +185,8 @@ class Slice(OfVariable):
     """Shape of the part; by default, the shape of the variable."""
     idempotent: ClassVar[bool] = True
 
-    def make(self, place: Place, array: np.ndarray) -> Made:
-        size = place.shape if self.size is None else self.size
+    def make(self, into: Destination, array: np.ndarray) -> Made:
+        size = into.shape if self.size is None else self.size
         start, whole = self.start or (0,) * array.ndim, show_shape(array.shape)
         require(
             len(size) == len(start) == array.ndim,
@@ -212,15 +212,15 @@ class Tile(OfVariable):
     """mean divides by the number of repetitions, so that the sum over them is unchanged."""
     idempotent: ClassVar[bool] = True
 
-    def make(self, place: Place, array: np.ndarray) -> Made:
+    def make(self, into: Destination, array: np.ndarray) -> Made:
         if self.axis is not None:
             array = np.expand_dims(array, axis_of(self.axis, (*array.shape, 1)))
         shape, times = show_shape(array.shape), self.times
         if times is None:
-            both = f"cannot tile {shape} to {show_shape(place.shape)}"
+            both = f"cannot tile {shape} to {show_shape(into.shape)}"
             hint = "set `axis` to the index of the new axis" if self.axis is None else ""
-            require(array.ndim == len(place.shape), both, hint)
-            pairs = list(zip(array.shape, place.shape, strict=True))
+            require(array.ndim == len(into.shape), both, hint)
+            pairs = list(zip(array.shape, into.shape, strict=True))
             fits = all(old and new % old == 0 for old, new in pairs)
             require(fits, f"{both}, which is not a multiple")
             times = tuple(new // old for old, new in pairs)
@@ -243,8 +243,8 @@ class Cast(OfVariable):
     """What a cast may lose, as in numpy.can_cast; any is NumPy's unsafe."""
     idempotent: ClassVar[bool] = True
 
-    def make(self, place: Place, array: np.ndarray) -> Made:
-        old, new = dtype_name(array.dtype), place.dtype
+    def make(self, into: Destination, array: np.ndarray) -> Made:
+        old, new = dtype_name(array.dtype), into.dtype
         casts = [each for each in ("safe", "same_kind", "any") if can_cast(old, new, each)]
         require(
             self.casting in casts,
@@ -278,31 +278,31 @@ class Resize(OfVariable):
         ),
     )
 
-    def make(self, place: Place, array: np.ndarray) -> Made:
-        both = f"{show_shape(array.shape)} and {show_shape(place.shape)}"
+    def make(self, into: Destination, array: np.ndarray) -> Made:
+        both = f"{show_shape(array.shape)} and {show_shape(into.shape)}"
         dtype = dtype_name(array.dtype)
         possible = dtype in (_NEAREST if self.method == "nearest" else _IMAGES)
         require(possible, f"method: {self.method} does not support {dtype}")
-        require(array.ndim == len(place.shape), f"{both} differ in rank")
-        require(0 not in array.shape + place.shape, "cannot resize a value without elements")
+        require(array.ndim == len(into.shape), f"{both} differ in rank")
+        require(0 not in array.shape + into.shape, "cannot resize a value without elements")
         if self.grid is not None:
-            return self._of_positions(place, array, self.grid)
+            return self._of_positions(into, array, self.grid)
         if self.axes is None:
-            axes = [i for i, size in enumerate(array.shape) if size != place.shape[i]]
+            axes = [i for i, size in enumerate(array.shape) if size != into.shape[i]]
             hint = "set `axes` to the axes to resize, or `grid` to the grid of positions"
             require(len(axes) == 2, f"{both} differ in {len(axes)} axes; an image has two", hint)
         else:
             axes = [axis_of(axis, array.shape) for axis in self.axes]
             require(len(set(axes)) == len(axes), f"axes: {list(self.axes)} repeats an axis")
-        made = self._resized(place, array, axes, [place.shape[axis] for axis in axes])
+        made = self._resized(into, array, axes, [into.shape[axis] for axis in axes])
         return made, f"{self.method}, axes {axes}"
 
-    def _of_positions(self, place: Place, array: np.ndarray, grid: Shape) -> Made:
+    def _of_positions(self, into: Destination, array: np.ndarray, grid: Shape) -> Made:
         wrong = f"{show_shape(array.shape)} has no axis of positions before its last axis"
         require(array.ndim > 1, wrong)
         *above, old, last = array.shape
         kept, shown = self.prefix, "×".join(map(str, grid))
-        new, positions = place.shape[-2] - kept, kept + math.prod(grid)
+        new, positions = into.shape[-2] - kept, kept + math.prod(grid)
         require(
             positions == old,
             f"a grid of {shown} and a prefix of {kept} make {positions} positions, but the "
@@ -315,24 +315,24 @@ class Resize(OfVariable):
         wrong = f"not a grid of {to_shown}" if self.to_grid else "its grid cannot be inferred"
         require(
             new > 0 and to and math.prod(to) == new,
-            f"the model has {place.shape[-2]} positions, {kept} of them before the grid: {wrong}",
+            f"the model has {into.shape[-2]} positions, {kept} of them before the grid: {wrong}",
             "set `to_grid` to the grid of the model",
         )
         image = array[..., kept:, :].reshape((*above, *grid, last))
         axes = range(len(above), len(above) + len(grid))
-        made = self._resized(place, image, axes, to).reshape((*above, new, last))
+        made = self._resized(into, image, axes, to).reshape((*above, new, last))
         made = _concatenated(array.ndim - 2, array[..., :kept, :], made)
         before = f", {kept} before it kept" if kept else ""
         return made, f"{self.method}, grid {shown} → {to_shown}{before}"
 
     def _resized(
-        self, place: Place, array: np.ndarray, axes: Sequence[int], sizes: Sequence[int]
+        self, into: Destination, array: np.ndarray, axes: Sequence[int], sizes: Sequence[int]
     ) -> np.ndarray:
         """Resize one or two axes as rows and columns of one image, all others as channels."""
         front = range(len(axes))
         moved = np.moveaxis(array, axes, front)
         rows, columns = (*moved.shape[: len(axes)], 1)[:2]
-        made = place.resized(moved.reshape((1, rows, columns, -1)), (*sizes, 1)[:2], self.method)
+        made = into.resized(moved.reshape((1, rows, columns, -1)), (*sizes, 1)[:2], self.method)
         made = np.moveaxis(made.reshape((*sizes, *moved.shape[len(axes) :])), front, axes)
         return once(lambda value: value.astype(array.dtype), made)
 
@@ -356,8 +356,8 @@ class Pad(OfVariable):
     """Padding before the value on each axis; by default, all padding comes after it."""
     idempotent: ClassVar[bool] = True
 
-    def make(self, place: Place, array: np.ndarray) -> Made:
-        shape, old = place.shape, array.shape
+    def make(self, into: Destination, array: np.ndarray) -> Made:
+        shape, old = into.shape, array.shape
         before, part = self.before or (0,) * len(shape), show_shape(old)
         require(
             len(shape) == len(before) == array.ndim,
@@ -366,7 +366,7 @@ class Pad(OfVariable):
         )
         within = all(b + n <= m for b, n, m in zip(before, old, shape, strict=True))
         require(within, f"{part} does not fit into {show_shape(shape)}")
-        made = _filled(place, self.value, shape, box(before, old), array)
+        made = _filled(into, self.value, shape, box(before, old), array)
         shown = f"{self.value:g}" if isinstance(self.value, float) else self.value
         offset = f", at {show_shape(before)}" * any(before)
         return made, f"with {shown}{offset}"
@@ -389,15 +389,15 @@ class Vocabulary(OfVariable):
     oov: Index = 0
     """Number of rows after the last word, for out-of-vocabulary words; the same in both."""
 
-    def make(self, place: Place, array: np.ndarray) -> Made:
-        known = place.known.vocabularies
+    def make(self, into: Destination, array: np.ndarray) -> Made:
+        known = into.known.vocabularies
         unread = {self.old, self.new} - known.keys()
         require(not unread, f"vocabulary file {min(unread, default='')} was not read")
         old, new = known[self.old], known[self.new]
         axis = axis_of(self.axis, array.shape)
         self._check_size(axis, "the checkpoint", array.shape[axis], self.old, len(old))
-        if len(place.shape) == array.ndim:
-            self._check_size(axis, "the model's variable", place.shape[axis], self.new, len(new))
+        if len(into.shape) == array.ndim:
+            self._check_size(axis, "the model's variable", into.shape[axis], self.new, len(new))
         row_of = {word: self.before + row for row, word in enumerate(old)}
         of_words = [row_of.get(word, -1) for word in new]
         any_known = not old or not new or max(of_words) >= 0
@@ -417,9 +417,9 @@ class Vocabulary(OfVariable):
             words = array[box(first, with_size(array.shape, axis, len(old)))]
             mean = functools.partial(np.mean, axis=axis, dtype=np.float64, keepdims=True)
             middle = once(lambda value: mean(value).astype(array.dtype), words, axes=[axis])
-            made = place.filled(middle, shape, at, part)
+            made = into.filled(middle, shape, at, part)
         else:
-            made = _filled(place, 0.0 if fill == "zeros" else fill, shape, at, part)
+            made = _filled(into, 0.0 if fill == "zeros" else fill, shape, at, part)
         return made, f"{detail}, {fill} for {lost}"
 
     def _check_size(self, axis: int, side: str, size: int, file: str, words: int) -> None:
@@ -473,7 +473,7 @@ class Concat(Adaptation):
 
     goes_with: ClassVar = (GoesWith("model", "checkpoint", unpaired),)
 
-    def make(self, place: Place, *arrays: np.ndarray) -> Made:
+    def make(self, into: Destination, *arrays: np.ndarray) -> Made:
         first = arrays[0]
         axis = axis_of(self.axis, first.shape)
         for other in arrays:
@@ -501,14 +501,14 @@ class Function(Adaptation):
 
     goes_with: ClassVar = (GoesWith("model", "checkpoint", unpaired),)
 
-    def make(self, place: Place, *arrays: np.ndarray) -> Made:
+    def make(self, into: Destination, *arrays: np.ndarray) -> Made:
         require(
-            self.name in place.known.functions,
+            self.name in into.known.functions,
             f"no function is registered as {self.name!r}",
             "import the module that registers it with tfckpt.register_adaptation; registered: "
-            f"{', '.join(sorted(place.known.functions)) or 'none'}",
+            f"{', '.join(sorted(into.known.functions)) or 'none'}",
         )
-        return place.called(self.name, *arrays), self.name
+        return into.called(self.name, *arrays), self.name
 
 
 def _concatenated(axis: int, *arrays: np.ndarray) -> np.ndarray:
@@ -521,22 +521,24 @@ def _require_real(key: str, array: np.ndarray) -> None:
     require(is_real(dtype), wrong, _CAST_HINT)
 
 
-def _filled(place: Place, fill: float | str, shape: Shape, at: Any, part: np.ndarray) -> np.ndarray:
+def _filled(
+    into: Destination, fill: float | str, shape: Shape, at: Any, part: np.ndarray
+) -> np.ndarray:
     dtype = dtype_name(part.dtype)
     if not isinstance(fill, str):
         require(holds(dtype, fill), f"{dtype} cannot hold {fill:g}")
     elif fill == "initialize":
         require(
-            (shape, dtype) == (place.shape, place.dtype),
-            f"initialize takes the model's value, {place.dtype} {show_shape(place.shape)}, but "
+            (shape, dtype) == (into.shape, into.dtype),
+            f"initialize takes the model's value, {into.dtype} {show_shape(into.shape)}, but "
             f"{dtype} {show_shape(shape)} is needed",
-            _CAST_HINT if shape == place.shape else "",
+            _CAST_HINT if shape == into.shape else "",
         )
     else:
         hint = question(near_words(fill, _INITIALIZERS)) or "initialize takes the model's value"
-        require(fill in place.known.initializers, f"Keras has no initializer {fill!r}", hint)
+        require(fill in into.known.initializers, f"Keras has no initializer {fill!r}", hint)
         require(is_real(dtype), f"an initializer makes floating-point numbers, not {dtype}")
-    return place.filled(fill, shape, at, part)
+    return into.filled(fill, shape, at, part)
 
 
 def _check_how(value: Any) -> Any:

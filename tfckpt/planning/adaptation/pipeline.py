@@ -18,7 +18,7 @@ from tfckpt.core.selectors import Selector
 from tfckpt.core.similar import near_selectors, question
 from tfckpt.errors import Problem
 from tfckpt.planning.matching.rules import canonical
-from tfckpt.policy.adapt import SIZES_HINT, Place, Split
+from tfckpt.policy.adapt import SIZES_HINT, Destination, Split
 from tfckpt.policy.blanks import Impossible, ValueSpec, axis_of, blank, show_shape, with_size
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Change:
         after: the outputs' shapes and dtypes.
         detail: more for the report, such as ``[:, 4:8]``.
         rule: what makes the outputs.
-        place: the variable, as the plan knows it.
+        into: the variable, as the plan knows it.
     """
 
     how: str
@@ -51,7 +51,7 @@ class Change:
     after: tuple[ValueSpec, ...]
     detail: str
     rule: Adaptation
-    place: Place = dataclasses.field(hash=False)
+    into: Destination = dataclasses.field(hash=False)
 
     def __str__(self) -> str:
         """As reports show it: ``transpose: (2, 3) → (3, 2)``."""
@@ -108,10 +108,10 @@ class Adaptations:
             return ()
         self._check_parts(routes)
         kinds = tuple(_kind(route.stored) for route in routes)
-        place = Place(*_kind(live), self._known)
+        into = Destination(*_kind(live), self._known)
         changes: list[Change] = []
         for rule in own:
-            change = self._change(rule, kinds, place, routes[0])
+            change = self._change(rule, kinds, into, routes[0])
             if not rule.idempotent or change.before != change.after:
                 changes.append(change)
                 kinds = change.after
@@ -160,7 +160,7 @@ class Adaptations:
                 raise Impossible(f"how: {rule.how} needs {pattern!r}, which is missing")
 
     def _change(
-        self, rule: Adapt, kinds: tuple[ValueSpec, ...], place: Place, route: Route
+        self, rule: Adapt, kinds: tuple[ValueSpec, ...], into: Destination, route: Route
     ) -> Change:
         applied: Adaptation = rule
         if isinstance(rule, Split):
@@ -168,12 +168,12 @@ class Adaptations:
             applied = rule.part(route.part, kinds[0].shape, sizes)
         arrays = [blank(*kind) for kind in kinds]
         if rule.joins:
-            made = [applied.make(place, *arrays)]
+            made = [applied.make(into, *arrays)]
         else:
-            made = [applied.make(place, array) for array in arrays]
+            made = [applied.make(into, array) for array in arrays]
         after = tuple(ValueSpec(array.shape, dtype_name(array.dtype)) for array, _ in made)
         detail = " and ".join(dict.fromkeys(detail for _, detail in made if detail))
-        return Change(rule.how, kinds, after, detail, applied, place)
+        return Change(rule.how, kinds, after, detail, applied, into)
 
     def _part_sizes(self, shape: Shape, axis: int, route: Route) -> tuple[int, ...]:
         """The sizes of the parts along an axis, from the shapes of the live values."""
