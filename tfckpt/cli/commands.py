@@ -13,7 +13,7 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfckpt.cli.terminal import (
     UsageError,
@@ -265,29 +265,15 @@ def _say(text: str) -> None:
 
 
 def report(arguments: Namespace) -> int:
-    """Write a page, and show it with --open."""
-    from tfckpt.pages.report_page import report_page
+    """Write the page of a run, and show it with --open."""
+    from tfckpt.pages.run_page import report_page
 
-    about: Any = arguments.PATH
-    if arguments.model is not None:
-        from tfckpt.cli.plan import load_objects, plan_for
-
-        if arguments.B is not None:
-            raise UsageError("--model is for one checkpoint, or a config")
-        with contextlib.redirect_stdout(sys.stderr):  # what the model's code prints
-            objects = load_objects(arguments.model)
-            about = plan_for(arguments.PATH, arguments.model, objects)
-    elif arguments.B is not None:
-        from tfckpt.tools.comparison import diff as compared
-
-        about = compared(about, arguments.B, values=arguments.values, progress=progress)
     with _usage_errors(arguments):
         written = report_page(
-            about,
+            arguments.DIR,
             html=arguments.html,
             keep=_rules(arguments),
             checkpoint_name=arguments.checkpoint_name,
-            values=arguments.values,
             force=arguments.force,
         )
     print(f"{printable(written)}: written")

@@ -22,6 +22,7 @@ from tfckpt.live.flavors import flavors
 from tfckpt.live.variables import raw
 from tfckpt.policy.adapt import Destination, Pad, PlanContext, Vocabulary
 from tfckpt.policy.blanks import show_shape
+from tfckpt.stored.io import limits
 from tfckpt.stored.io.files import content, files_of
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from tfckpt.planning import Step
     from tfckpt.policy import Policy
 
-_MAX_BYTES = 1 << 30  # of a word list
 _OTHER_FILLS = {"initialize", "mean"}
 
 
@@ -63,7 +63,7 @@ def read_words(path: str) -> tuple[str, ...]:
         return PolicyError(path, [Problem(message, line, column)])
 
     try:
-        lines = content(path, files_of(path), _MAX_BYTES).split(b"\n")
+        lines = content(path, files_of(path), limits.WORDS).split(b"\n")
     except CheckpointError as error:
         raise wrong(f"the word list cannot be read: it {error.message}") from None
     except OSError as error:

@@ -26,7 +26,6 @@ from tfckpt.stored.bundles.write import Shard, encode_index
 from tfckpt.stored.commits.record_file import parts
 from tfckpt.stored.io.explain import DATA
 from tfckpt.stored.io.files import LOCAL, SCRATCH, Files, files_of, join
-from tfckpt.stored.io.object_store import ObjectStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -102,7 +101,7 @@ def not_taken(prefix: str, error: Exception) -> RestoreError:
 def readable(prefix: str, without: Collection[str] = ()) -> str:
     """A prefix at which TensorFlow can read a checkpoint until the process exits."""
     files = files_of(prefix)
-    if not isinstance(files, ObjectStore):
+    if files.renames:  # it is no object store
         return without_pattern(prefix)
     directory = tempfile.mkdtemp(prefix="tfckpt-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
@@ -114,7 +113,7 @@ def readable(prefix: str, without: Collection[str] = ()) -> str:
 def readable_part(prefix: str, keys: Iterable[str]) -> Iterator[str]:
     """A prefix at which TensorFlow can read the objects of some keys, within the block."""
     files = files_of(prefix)
-    if not isinstance(files, ObjectStore):
+    if files.renames:  # it is no object store
         yield without_pattern(prefix)
         return
     with tempfile.TemporaryDirectory(prefix="tfckpt-") as directory:
@@ -126,7 +125,7 @@ def readable_part(prefix: str, keys: Iterable[str]) -> Iterator[str]:
 @contextlib.contextmanager
 def writable(prefix: str, files: Files) -> Iterator[str]:
     """A prefix at which TensorFlow can write; what it wrote is under ``prefix`` after the block."""
-    if not isinstance(files, ObjectStore):
+    if files.renames:  # it is no object store
         yield prefix
         return
     parent, name = os.path.split(prefix)

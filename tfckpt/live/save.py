@@ -43,7 +43,7 @@ from tfckpt.stored.bundles.write import (
     write_in_parallel,
 )
 from tfckpt.stored.commits import record_file
-from tfckpt.stored.commits.commit import write_checkpoint
+from tfckpt.stored.commits.commit import saving
 from tfckpt.stored.commits.record_file import PART
 from tfckpt.stored.io import state_file
 from tfckpt.stored.io.files import LOCAL, Files, join
@@ -139,50 +139,56 @@ def write(
     mark: Mark | None = None,
 ) -> None:
     """Write a snapshot, make it durable, read it back, and commit it."""
-    live, keys = snapshot.live, snapshot.keys
-
-    def disk_space() -> str:
-        with contextlib.suppress(OSError):
-            free = save_options.files.free(os.path.split(prefix)[0])
-            frozen = save_options.frozen if save_options.before else ()
-            least = needed(live.inventory, frozen)
-            return "" if free is None else no_space(least, free)
-        return ""
-
-    def write_data(taken: frozenset[int]) -> tuple[bytes, list[str]]:
-        index, nonfinite_keys = write_files(prefix, snapshot, options, save_options, taken)
-        nonfinite = [name for name in live.inventory.entries if keys[name] in nonfinite_keys]
-        if nonfinite:
+    files, keys = save_options.files, snapshot.keys
+    disk_space = partial(_disk_space, prefix, snapshot.live, save_options)
+    with as_save_errors(prefix, disk_space), saving(prefix, files, mark) as save:
+        index, bad = write_files(prefix, snapshot, options, save_options, save.taken)
+        if nonfinite := [name for name in snapshot.live.inventory.entries if keys[name] in bad]:
             _report_nonfinite(nonfinite, prefix, save_options.on_nonfinite)
-        return index, nonfinite
+        with Bundle.open(prefix, files, index=index) as bundle:
+            parts = save.files(bundle.index.num_shards)
+            record = _record(snapshot, bundle, metadata, parts, finite=not nonfinite)
+        save.commit(record, index)
 
-    def describe(
-        bundle: Bundle, nonfinite: list[str], files: tuple[str, ...]
-    ) -> record_file.CommitRecord:
-        entries = recorded(live, keys, bundle)
-        return record_file.CommitRecord(
-            number=_number(prefix),
-            inventory=dataclasses.replace(live.inventory, source=prefix, entries=entries),
-            index_sha256=bundle.digest,
-            created=record_file.now(),
-            step=metadata.step,
-            epoch=metadata.epoch,
-            metrics=metadata.metrics,
-            metadata=metadata.metadata,
-            best_by=metadata.best_by,
-            training=metadata.training,
-            versions=_versions(),
-            finite=not nonfinite,
-            run_began=metadata.run_began,
-            run=metadata.run,
-            preserved=metadata.preserved,
-            lineage=metadata.lineage,
-            outputs=metadata.outputs,
-            files=files,
-        )
 
-    with as_save_errors(prefix, disk_space):
-        write_checkpoint(prefix, write_data, describe, save_options.files, mark=mark)
+def _disk_space(prefix: str, live: Live, save_options: SaveOptions) -> str:
+    with contextlib.suppress(OSError):
+        free = save_options.files.free(os.path.split(prefix)[0])
+        least = needed(live.inventory, save_options.frozen if save_options.before else ())
+        return "" if free is None else no_space(least, free)
+    return ""
+
+
+def _record(
+    snapshot: Snapshot,
+    bundle: Bundle,
+    metadata: RecordMetadata,
+    files: tuple[str, ...],
+    *,
+    finite: bool,
+) -> record_file.CommitRecord:
+    prefix, live = bundle.prefix, snapshot.live
+    entries = recorded(live, snapshot.keys, bundle)
+    return record_file.CommitRecord(
+        number=_number(prefix),
+        inventory=dataclasses.replace(live.inventory, source=prefix, entries=entries),
+        index_sha256=bundle.digest,
+        created=record_file.now(),
+        step=metadata.step,
+        epoch=metadata.epoch,
+        metrics=metadata.metrics,
+        metadata=metadata.metadata,
+        best_by=metadata.best_by,
+        training=metadata.training,
+        versions=_versions(),
+        finite=finite,
+        run_began=metadata.run_began,
+        run=metadata.run,
+        preserved=metadata.preserved,
+        lineage=metadata.lineage,
+        outputs=metadata.outputs,
+        files=files,
+    )
 
 
 def write_files(

@@ -47,7 +47,7 @@ from tfckpt.manager import arguments
 from tfckpt.manager.directory import RunDirectory
 from tfckpt.manager.remarks import warn_of_fallback
 from tfckpt.stored.commits.numbering import Ticket
-from tfckpt.stored.io.explain import Audience, look
+from tfckpt.stored.io.explain import look
 from tfckpt.stored.io.files import absolute, files_of, join
 
 if TYPE_CHECKING:
@@ -384,7 +384,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         found = look(self._directory, self._save_options.files)
         if found.notable:
             nothing = f"no checkpoint named {self._files.checkpoint_name!r} to restore"
-            logging.warning("%s", "\n  ".join([nothing, *found.lines(Audience.TRAINING)]))
+            logging.warning("%s", "\n  ".join([nothing, *found.lines]))
         if self._init_fn is not None:
             self._init_fn()
         return None

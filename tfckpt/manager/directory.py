@@ -137,7 +137,7 @@ class Directory:
         if prefix in self._heads and self._heads[prefix][0] == stamp:  # it may be saved again
             return self._heads[prefix][1]
         try:
-            head = record_file.read_head(path, prefix, self.files)
+            head = record_file.read_head(prefix, self.files)
         except CheckpointError:  # restoring it raises the error
             head = None
         self._heads[prefix] = stamp, head
@@ -237,6 +237,8 @@ class Directory:
         try:
             kept = [each for each in checkpoints if each.prefix not in deleted]
             self.write_state(kept, saved, decision.last_preserved)
+            if deleted:
+                self.files.fsync_dir(self.path)
             self._is_behind = False
         except SaveError as error:  # a directory or a link, say, which is never replaced
             logging.warning("there is no state file for TensorFlow's tools: %s", error)

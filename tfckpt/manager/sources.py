@@ -41,7 +41,7 @@ from tfckpt.live.workers import (
 )
 from tfckpt.manager.directory import Directory
 from tfckpt.policy.config import directory_mismatch, same_directory
-from tfckpt.stored.io.explain import Audience, look
+from tfckpt.stored.io.explain import look
 from tfckpt.stored.io.files import files_of, lies_in, reading
 
 if TYPE_CHECKING:
@@ -373,20 +373,17 @@ def _exists_or_resembles(prefix: str) -> bool:
     )
 
 
-def absent(config: Config, reader: Audience = Audience.TRAINING) -> tuple[str, ...]:
+def absent(config: Config) -> tuple[str, ...]:
     """Lines about the paths of a config that have no checkpoint."""
     sources = config.restore.first_of if config.restore else ()
     paths = [_path_of(member) for source in sources for member in source.members]
-    lines = []
-    for path in dict.fromkeys(paths):
-        own = reader is Audience.CONFIG and _is_own(config, path)
-        lines += look(path, files_of(path)).lines(Audience.RUN if own else reader)
+    lines = [line for p in dict.fromkeys(paths) for line in look(p, files_of(p)).lines]
     return (*lines, *filter(None, [directory_mismatch(config)]))
 
 
 def _not_found(config: Config, paths: str) -> CheckpointNotFoundError:
     """The error of a restore that requires a checkpoint."""
-    lines = absent(config, Audience.CONFIG)
+    lines = absent(config)
     sources = config.restore.first_of if config.restore else ()
     if any(source.directory and _is_own(config, source.directory) for source in sources):
         lines += ("if this is the first start of the run, set if_none: initialize",)

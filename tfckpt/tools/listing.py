@@ -26,7 +26,7 @@ from tfckpt.stored.commits import record_file
 from tfckpt.stored.commits.discovery import CheckpointKind, listed
 from tfckpt.stored.commits.record_file import parts_of
 from tfckpt.stored.formats.open import open_checkpoint
-from tfckpt.stored.io.explain import SHARD, SINGLE_FILES, Audience, look
+from tfckpt.stored.io.explain import SHARD, SINGLE_FILES, look
 from tfckpt.stored.io.files import LOCAL, Files, files_of, join
 from tfckpt.tools.find_checkpoint import path_of
 
@@ -178,7 +178,7 @@ def _listed(
     state, problem, readable, head, recorded = kind.value, "", True, None, None
     directory, name = os.path.split(prefix)
     try:
-        head = recorded = record_file.read_head(record_file.path_of(prefix), prefix, files)
+        head = recorded = record_file.read_head(prefix, files)
         if kind in (CheckpointKind.TORN, CheckpointKind.DAMAGED):
             problem = _NO_INDEX
         elif head is None:
@@ -262,9 +262,7 @@ def list_checkpoints(
         found = listing(path, files)
     if not found:
         nothing = look(path, files)
-        raise CheckpointNotFoundError(
-            f"no checkpoint in {path}", hint="\n  ".join(nothing.lines(Audience.COMMAND))
-        )
+        raise CheckpointNotFoundError(f"no checkpoint in {path}", hint="\n  ".join(nothing.lines))
     found = with_best(found)
     if rules := _rules(keep):
         undamaged = undamaged_of(path, found, checkpoint_name)

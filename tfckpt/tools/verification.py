@@ -332,13 +332,13 @@ def _leave_out(parent: str, name: str, files: Files) -> None:
         newest = left[-1][0] if left else _newest_beside(parent, name, files)
     elif len(left) == len(state.all_model_checkpoint_paths):
         return
-    if not newest:
-        files.remove(path)
-        files.fsync_dir(parent)
-        return
     paths = [named for named, _ in left] or [newest]
     stamps = [time for _, time in left if time is not None]
-    write_state(path, render(newest, paths, stamps, state.last_preserved_timestamp), files)
+    if newest:
+        write_state(path, render(newest, paths, stamps, state.last_preserved_timestamp), files)
+    else:
+        files.remove(path)
+    files.fsync_dir(parent)
 
 
 def _newest_beside(parent: str, name: str, files: Files) -> str:

@@ -27,7 +27,7 @@ from tfckpt.policy.config import restores_its_own
 from tfckpt.stored.io.files import lies_in
 from tfckpt.training.best import load_best
 from tfckpt.training.fit import Fit, list_of
-from tfckpt.training.fit_checks import check_fit, check_trained
+from tfckpt.training.fit_checks import check_fit, check_trained, set_seed_of
 from tfckpt.training.fits import earlier, is_over, of_another_model, remember
 from tfckpt.training.moment import scalars
 from tfckpt.training.resumption import KEYWORD
@@ -74,7 +74,7 @@ _INTERRUPTED = (
 )
 _AGAIN = (
     "the last `fit` of this model was interrupted: this one resumes from the last save; that is "
-    "exact if the dataset is created again, after keras.utils.set_random_seed if it is random"
+    "exact if the dataset is created again, after {} if it is random"
 )
 _ONCE_MORE = (
     "another `fit` of this model: trains all its epochs, from the weights that the model has, as "
@@ -278,7 +278,7 @@ def _follows(run: Resumable, model: Any, where: str, *, start_over: bool) -> str
     run.fits.again()
     run.report = run.resumption = None
     saved = run.manager is not None and run.manager.latest_checkpoint is not None
-    return _AGAIN if saved else _AGAIN_WITHOUT_A_SAVE
+    return _AGAIN.format(set_seed_of(model)) if saved else _AGAIN_WITHOUT_A_SAVE
 
 
 def _beforehand(run: Resumable) -> str:

@@ -143,7 +143,7 @@ class Fit:
         """Raise what would not go on exactly, before anything is assigned."""
         parts = resumption.parts
         if "seeds" in parts:
-            check_seed(position, global_seed())
+            check_seed(position, global_seed(), fit_checks.set_seed_of(self._model))
         needed = {"iterator"} if position.ended else {"iterator", "batch"}
         other = other_steps(position, self._steps(), self._steps_per_execution, self._model)
         if other and not position.ended and needed <= parts:
@@ -278,7 +278,7 @@ class Fit:
             self._say_once(
                 *self._data.warnings(),
                 *fit_checks.about_objects(self._model, self._objects),
-                *fit_checks.about_step(step),
+                *fit_checks.about_step(step, self._model),
             )
             if self._model.run_eagerly:
                 if not fit.is_keras3(self._model):
@@ -307,7 +307,8 @@ class Fit:
         if self._eager is not None:
             last, self._eager_step = self._eager_step, self._eager.end()
             self._eager = None
-            self._say_once(*fit_checks.about_eager_steps(last, self._eager_step))
+            said = fit_checks.about_eager_steps(last, self._eager_step, self._model)
+            self._say_once(*said)
         if not self._skip:
             self._logs = logs
             self._data.pulled += self.batches_of_last_call

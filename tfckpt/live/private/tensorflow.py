@@ -124,9 +124,15 @@ CONTAINER = "_sharded_container"
 # Registered savers of the user
 
 
+def saver_name(obj: Any) -> str | None:
+    """The name of the saver that is registered for an object, if there is one."""
+    found: str | None = _registration.get_registered_saver_name(obj)
+    return found
+
+
 def has_saver(obj: Any) -> bool:
     """Whether a saver is registered for an object."""
-    return _registration.get_registered_saver_name(obj) is not None
+    return saver_name(obj) is not None
 
 
 def any_saver() -> bool:

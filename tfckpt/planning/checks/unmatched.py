@@ -39,8 +39,8 @@ _SETTING_HINT = (
     "optimizer: {hyperparameters: config} keeps the value from your code, or its schedule"
 )
 ADAPTERS_HINT = (
-    "Call `enable_lora(rank)` on the layers before restoring: without its low-rank adapters (LoRA) "
-    "a layer computes what it did before they were trained"
+    "In Keras 3, call `enable_lora(rank)` on the layers before restoring: without its low-rank "
+    "adapters (LoRA) a layer computes what it did before they were trained"
 )
 _OF_KERAS = OF_OPTIMIZERS | {Role.WEIGHT}
 

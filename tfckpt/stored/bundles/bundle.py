@@ -31,6 +31,7 @@ from tfckpt.stored.bundles.index import BundleEntry, Index, read_index, resolve,
 from tfckpt.stored.bundles.read import Request, read_strings, transfer, truncated
 from tfckpt.stored.bundles.table import FOOTER_BYTES, looks_like_table, unmask
 from tfckpt.stored.bundles.values import StoredValues
+from tfckpt.stored.io import limits
 from tfckpt.stored.io.explain import LFS_HINT, LFS_POINTER, not_found
 from tfckpt.stored.io.files import LOCAL, Files, Handle, reading
 
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Bundle", "BundleEntry", "data_path", "index_path"]
 
-# Ten million values; a larger file is not an index.
-MAX_INDEX_BYTES = 1 << 30
 OPAQUE = ("resource", "variant")
 _MISSING = "is missing"
 _POINTER = "is only a Git LFS pointer"
@@ -309,7 +308,7 @@ def _index_bytes(prefix: str, files: Files) -> bytes:
             if _is_lfs_pointer(handle):
                 raise CheckpointNotFoundError("is a Git LFS pointer", path=path, hint=LFS_HINT)
             tail = handle.pread(max(size - FOOTER_BYTES, 0), FOOTER_BYTES)
-            if size > MAX_INDEX_BYTES or not looks_like_table(tail):
+            if size > limits.INDEX or not looks_like_table(tail):
                 message = f"is {size} bytes long and has no index footer: truncated"
                 raise DamagedCheckpointError(message, path=path)
             return handle.pread(0, size)

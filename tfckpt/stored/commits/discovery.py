@@ -1,12 +1,12 @@
 """Finds the checkpoints of a directory from its listing.
 
 TensorFlow reads the state file instead, which may be lost, stale or copied from another run. A
-checkpoint is *committed* where tfckpt's commit record lies beside its index, and *foreign* where
-plain TensorFlow wrote it. A record and data without an index are *damaged*: leaving such a
-checkpoint out would make the run start from scratch. Data alone is *torn*: plain TensorFlow was
-interrupted while it saved or deleted. What tfckpt has not finished has a mark
-(:mod:`tfckpt.stored.commits.commit`) and is not listed while it has no index. No file is opened,
-and no name is treated as a glob pattern.
+checkpoint is *committed* where tfckpt's commit record lies beside its index, or its draft as after
+a loss of power, and *foreign* where plain TensorFlow wrote it. A record and data without an index
+are *damaged*: leaving such a checkpoint out would make the run start from scratch. Data alone is
+*torn*: plain TensorFlow was interrupted while it saved or deleted. What tfckpt has not finished has
+a mark (:mod:`tfckpt.stored.commits.commit`) and is not listed while it has no index. No file is
+opened, and no name is treated as a glob pattern.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.errors import CheckpointNotFoundError
-from tfckpt.stored.commits.record_file import MARK, SUFFIX
+from tfckpt.stored.commits.record_file import DRAFT, MARK, SUFFIX
 from tfckpt.stored.io.explain import DATA
 from tfckpt.stored.io.files import LOCAL, Files, join, reading
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # Eighteen digits, as save counters have 64 bits.
 _BASE = re.compile(r"(?P<name>.*)-(?P<number>[0-9]{1,18})", re.DOTALL)
 _INDEX = ".index"
-_ENDS = {end.rpartition(".")[2]: end for end in (_INDEX, SUFFIX, MARK)}
+_ENDS = {end.rpartition(".")[2]: end for end in (_INDEX, SUFFIX, DRAFT, MARK)}
 _DATA = re.compile(rf"(?P<base>.*){DATA}", re.DOTALL)
 
 
@@ -74,6 +74,7 @@ def listed(directory: str, names: Iterable[str], checkpoint_name: str | None) ->
         elif name.endswith(end):
             parts[end].add(name.removesuffix(end))
     indexed, recorded = parts[_INDEX], parts[SUFFIX]
+    committed = indexed & (recorded | parts[DRAFT])
     # Data beside a mark is being written or removed.
     data_alone = parts[""] - indexed - (parts[MARK] - recorded)
     result, directory = [], join(directory, "")
@@ -82,7 +83,7 @@ def listed(directory: str, names: Iterable[str], checkpoint_name: str | None) ->
         if match is None or checkpoint_name not in (None, match["name"]):
             continue
         if base in indexed:
-            kind = CheckpointKind.COMMITTED if base in recorded else CheckpointKind.FOREIGN
+            kind = CheckpointKind.COMMITTED if base in committed else CheckpointKind.FOREIGN
         else:
             kind = CheckpointKind.DAMAGED if base in recorded else CheckpointKind.TORN
         result.append(Candidate(int(match["number"]), directory + base, kind))
@@ -111,10 +112,10 @@ def _listing(directory: str, files: Files) -> list[str]:
         except FileNotFoundError:
             return []
         except NotADirectoryError:
-            from tfckpt.stored.io.explain import Audience, look
+            from tfckpt.stored.io.explain import look
 
             findings = look(directory, files)
             hint = "use another directory, or move the file away"
             if findings.others:
-                hint = findings.others[0].how(Audience.CONFIG, directory)
+                hint = findings.others[0].how(directory)
             raise CheckpointNotFoundError(findings.state, path=directory, hint=hint) from None

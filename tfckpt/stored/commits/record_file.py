@@ -41,6 +41,7 @@ from tfckpt.core.inventory import (
     Root,
 )
 from tfckpt.errors import CheckpointError, DamagedCheckpointError, UnsupportedCheckpointError
+from tfckpt.stored.io import limits
 from tfckpt.stored.io.explain import DATA
 from tfckpt.stored.io.files import LOCAL, Files, content, reading
 
@@ -347,8 +348,6 @@ MARK = ".tfckpt.mark"
 DRAFT = ".tfckpt.draft"
 # Of a directory or a file with what is not in place yet.
 PART = ".tfckpt.part"
-# A million values, at about 200 bytes each.
-MAX_BYTES = 1 << 28
 _SHARD = re.compile(DATA)
 
 
@@ -366,7 +365,7 @@ def index_digest(prefix: str, files: Files = LOCAL) -> str:
     path = f"{prefix}.index"
     with reading(path):
         try:
-            return hashlib.sha256(content(path, files, MAX_BYTES)).hexdigest()
+            return hashlib.sha256(content(path, files, limits.RECORD)).hexdigest()
         except FileNotFoundError:
             raise DamagedCheckpointError("the index is missing", path=path) from None
 
@@ -385,7 +384,7 @@ def read(prefix: str, files: Files = LOCAL, digest: str | None = None) -> Commit
     prefix, wherever the checkpoint was written.
     """
     for path in (path_of(prefix), prefix + DRAFT, path_of(prefix)):  # a draft becomes the record
-        record = _read(path, prefix, files) if path != prefix + DRAFT else _draft(prefix, files)
+        record = _read(path, prefix, files) if path != prefix + DRAFT else read_draft(prefix, files)
         if record is not None:
             digest = digest or index_digest(prefix, files)
             if record.index_sha256 == digest:
@@ -393,9 +392,10 @@ def read(prefix: str, files: Files = LOCAL, digest: str | None = None) -> Commit
     return None
 
 
-def _draft(prefix: str, files: Files) -> CommitRecord | None:
-    with contextlib.suppress(CheckpointError):  # it may be half written
-        return _read(prefix + DRAFT, prefix, files)
+def read_draft(prefix: str, files: Files, *, head: bool = False) -> CommitRecord | None:
+    """The record that is not in place; None where there is none, or half of one."""
+    with contextlib.suppress(CheckpointError):
+        return _read(prefix + DRAFT, prefix, files, head=head)
     return None
 
 
@@ -407,15 +407,21 @@ def names_of(prefix: str, files: Files = LOCAL) -> dict[str, str]:
     return {}
 
 
-def read_head(path: str, prefix: str, files: Files = LOCAL) -> CommitRecord | None:
+def read_head(prefix: str, files: Files = LOCAL) -> CommitRecord | None:
     """The record without its values, which is cheap to read; None where there is none."""
-    return _read(path, prefix, files, head=True)
+    if (record := _read(path_of(prefix), prefix, files, head=True)) is not None:
+        return record
+    draft = read_draft(prefix, files, head=True)
+    with contextlib.suppress(CheckpointError):
+        if draft is not None and draft.index_sha256 == index_digest(prefix, files):
+            return draft
+    return None
 
 
 def _read(path: str, prefix: str, files: Files, *, head: bool = False) -> CommitRecord | None:
     with reading(path):
         try:
-            data = content(path, files, MAX_BYTES)
+            data = content(path, files, limits.RECORD)
         except FileNotFoundError:
             return None
     return parse(data, path, prefix, head=head)
@@ -425,7 +431,7 @@ def parts(prefix: str, names: set[str], files: Files = LOCAL) -> list[str]:
     """The file names of a checkpoint, in the listing ``names``: record, index, then the others."""
     name, head = os.path.split(prefix)[1], None
     with contextlib.suppress(CheckpointError):
-        head = read_head(path_of(prefix), prefix, files)
+        head = read_head(prefix, files)
     return parts_of(name, names, data_files(names).get(name, ()), head)
 
 

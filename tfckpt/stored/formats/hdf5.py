@@ -24,6 +24,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import CheckpointError, DamagedCheckpointError, UnsupportedCheckpointError
+from tfckpt.stored.io import limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from tfckpt.core.inventory import Shape
     from tfckpt.stored.io.files import Handle
+    from tfckpt.stored.io.limits import Room
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
 
@@ -40,12 +42,8 @@ _HEAD = 16  # bytes in the header of a heap, and of an object in it
 _OBJECT = ((0, 2), (8, 16))  # where an object's header has its index and its size
 _CHUNK = 1 << 20
 
-MAX_OBJECTS = 1_000_000
-MAX_DEPTH = 200
 MAX_RANK = 32
 MAX_ATTRIBUTE = 1 << 16  # HDF5's own limit in the file format that Keras uses
-# Of a compressed dataset; DEFLATE itself reaches 1032.
-MAX_EXPANSION = 2000
 # gzip, shuffle, Fletcher's checksum, szip, n-bit, scale-offset, and h5py's LZF. For any other
 # filter HDF5 would load a plugin.
 _FILTERS = frozenset({1, 2, 3, 4, 5, 6, 32000})
@@ -141,7 +139,7 @@ class OpenedFile(io.RawIOBase):
 class Hdf5:
     """An open file whose whole tree has been checked; ``path`` is its name in errors."""
 
-    def __init__(self, stream: io.RawIOBase, path: str) -> None:
+    def __init__(self, stream: io.RawIOBase, path: str, room: Room) -> None:
         try:
             import h5py
         except ImportError as error:
@@ -149,7 +147,7 @@ class Hdf5:
             hint = "pip install h5py"
             raise UnsupportedCheckpointError(message, path=path, hint=hint) from error
         self._h5py = h5py
-        self._path = path
+        self._path, self._room = path, room
         self._extents: list[tuple[int, int, str]] = []
         self._with_dtype_attribute: list[str] = []
         with self._translated_errors():
@@ -158,8 +156,7 @@ class Hdf5:
             with self._translated_errors():
                 self.root = self._walk()
             self._check_extents()
-            if (heap := broken_heap(stream, self._extents)) is not None:
-                raise self._damaged(f"the HDF5 heap at byte {heap} is damaged", "")
+            self._longest = self._longest_string(stream)
             self._check_dtype_attributes()
         except BaseException:
             self.close()
@@ -228,6 +225,7 @@ class Hdf5:
                 return []
             if kind.get_class() != h5.h5t.STRING:
                 raise self._damaged(f"the attribute {name!r} is not a string", path)
+            self._room.take(count * (self._longest if kind.is_variable_str() else kind.get_size()))
             value = np.asarray(holder.attrs[name]).ravel().tolist()
         return [
             item.decode("utf-8", "surrogateescape") if isinstance(item, bytes) else str(item)
@@ -251,7 +249,7 @@ class Hdf5:
                 address = self._address(child)
                 if address in seen:
                     raise self._damaged("the object is in two places of the file", path)
-                if len(seen) > MAX_OBJECTS or depth > MAX_DEPTH:
+                if len(seen) > limits.OBJECTS or depth > limits.DEPTH:
                     raise self._damaged("the file has too many objects or levels", path)
                 seen.add(address)
                 if isinstance(child, h5.Dataset):
@@ -264,7 +262,7 @@ class Hdf5:
 
     def _group(self, above: H5Group, path: str, name: str) -> H5Group:
         r"""A new group; Keras on Windows wrote ``layers\dense`` as one name."""
-        *parts, name = name.split("\\", MAX_DEPTH)
+        *parts, name = name.split("\\", limits.DEPTH)
         for part in parts:
             above = above.groups.setdefault(part, H5Group(path))
         if name in above.groups:
@@ -291,9 +289,10 @@ class Hdf5:
         nbytes = 0 if dtype == "string" else math.prod(shape) * dataset.dtype.itemsize
         stored = dataset.id.get_storage_size() if math.prod(shape) else 0
         declared = math.prod(shape) * dataset.id.get_type().get_size()
-        if (declared != stored and not filters) or declared > MAX_EXPANSION * max(stored, 1):
+        if (declared != stored and not filters) or declared > limits.EXPANSION * max(stored, 1):
             message = f"its shape {shape} needs {declared} bytes, but {stored} are stored"
             raise self._damaged(message, path)
+        self._room.take(declared, path)
         if stored and dataset.chunks is None and (offset := dataset.id.get_offset()) is not None:
             self._extents.append((offset, offset + stored, path))
         return H5Dataset(path, dtype, tuple(map(int, shape)), nbytes)
@@ -302,6 +301,8 @@ class Hdf5:
         h5 = self._h5py
         stored = dataset.id.get_type()
         if stored.get_class() == h5.h5t.STRING:
+            if stored.is_variable_str():
+                raise self._unsupported("a dataset of strings of any length", path)
             return "string"
         dtype = dataset.dtype
         name = str(dtype.newbyteorder("=").name)
@@ -319,6 +320,19 @@ class Hdf5:
         for path in self._with_dtype_attribute:
             if self._texts(path, _DTYPE_ATTRIBUTE) != [_BFLOAT16]:
                 raise self._unsupported("a dataset of opaque values", path)
+
+    def _longest_string(self, stream: io.RawIOBase) -> int:
+        """The length of the longest string in a heap, which an attribute may have many times.
+
+        No heap is looked for within a dataset.
+        """
+        size, longest = stream.seek(0, 2), 0
+        for start, end in _gaps(self._extents, size):
+            for heap in _find(stream, start, end):
+                if (length := _longest_object(stream, heap, size)) is None:
+                    raise self._damaged(f"the HDF5 heap at byte {heap} is damaged", "")
+                longest = max(longest, length)
+        return longest
 
     def _check_extents(self) -> None:
         self._extents.sort()
@@ -352,19 +366,6 @@ def attributes(file: Hdf5, group: H5Group, names: Mapping[str, str]) -> dict[str
     return {key: text for key, text in texts.items() if text is not None}
 
 
-def broken_heap(stream: io.RawIOBase, extents: Iterable[tuple[int, int, str]]) -> int | None:
-    """The offset of the first damaged heap, None if there is none.
-
-    ``extents`` are the sorted byte ranges of datasets, in which no heap is looked for.
-    """
-    size = stream.seek(0, 2)
-    for start, end in _gaps(extents, size):
-        for heap in _find(stream, start, end):
-            if not _whole(stream, heap, size):
-                return heap
-    return None
-
-
 def _gaps(extents: Iterable[tuple[int, int, str]], size: int) -> Iterator[tuple[int, int]]:
     at = 0
     for start, end, _ in extents:
@@ -387,19 +388,20 @@ def _find(stream: io.RawIOBase, start: int, end: int) -> Iterator[int]:
         start += len(block) - len(_SIGNATURE) + 1
 
 
-def _whole(stream: io.RawIOBase, start: int, size: int) -> bool:
+def _longest_object(stream: io.RawIOBase, start: int, size: int) -> int | None:
+    """The length of the longest object in a heap; None where the heap is damaged."""
     head = _read(stream, start, _HEAD)
     length = int.from_bytes(head[8:], "little") if len(head) == _HEAD else 0
     if not _HEAD <= length <= size - start:
-        return False
+        return None
     heap = _read(stream, start, length)
-    at = _HEAD
+    at, longest = _HEAD, 0
     while at + _HEAD <= length:
         index, length_of = (int.from_bytes(heap[at + a : at + b], "little") for a, b in _OBJECT)
         if index == 0:  # free space, its own header included
-            return length_of == length - at
-        at += _HEAD + (length_of + 7) // 8 * 8
-    return at <= length
+            return longest if length_of == length - at else None
+        at, longest = at + _HEAD + (length_of + 7) // 8 * 8, max(longest, length_of)
+    return longest if at <= length else None
 
 
 def _read(stream: io.RawIOBase, start: int, length: int) -> bytes:

@@ -26,7 +26,9 @@ from tfckpt.stored.formats.checkpoint import FileValues, StoredCheckpoint
 from tfckpt.stored.formats.hdf5 import H5Group, Hdf5, OpenedFile
 from tfckpt.stored.formats.keras_layers import KERAS_BASES
 from tfckpt.stored.formats.safetensors import open_safetensors
+from tfckpt.stored.io import limits
 from tfckpt.stored.io.files import content, join, reading
+from tfckpt.stored.io.limits import Room
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -36,14 +38,10 @@ if TYPE_CHECKING:
 
 MAGIC = b"PK\x03\x04"
 
-MAX_MEMBERS = 100_000
-MAX_TEXT = 1 << 28
-MAX_EXPANSION = 1100  # DEFLATE reaches 1032 at most
-MAX_UNPACKED = 1 << 38
+_SHORT, _TEXT_EXPANSION = 1 << 20, 100  # what JSON of thousands of layers alike is packed to
 _CHUNK = 1 << 20
 _ENCRYPTED = 1
 CONFIG, WEIGHTS = "config.json", "model.weights"
-MAX_SHARDS = 100_000
 _OTHER_WRITERS = {
     "/data.pkl": "PyTorch wrote it. Save its state_dict with safetensors.torch.save_file; tfckpt "
     "reads that.",
@@ -73,7 +71,7 @@ def open_shards(path: str, opening: Opening) -> StoredCheckpoint:
     """Open the shards that a ``.weights.json`` or the index of safetensors lists beside itself."""
     files = opening.files
     with reading(path):
-        names = _shards(_json(content(path, files, MAX_TEXT), path), path)
+        names = _shards(_json(content(path, files, limits.TEXT), path), path)
     shards = [join(os.path.split(path)[0], name) for name in names]
     if missing := next((one for one in shards if not files.exists(one)), ""):
         message = f"does not exist, but {path} lists it as a shard"
@@ -83,8 +81,9 @@ def open_shards(path: str, opening: Opening) -> StoredCheckpoint:
         return open_safetensors(path, opening, shards)
     with _Parts(path, files) as parts:
         parts.open(path)  # belongs to the digest
-        for shard in shards:
-            parts.add(shard, OpenedFile(parts.open(shard)))
+        handles = [*map(parts.open, shards)]
+        for shard, handle in zip(shards, handles, strict=True):
+            parts.add(shard, OpenedFile(handle))
         return parts.opened({}, opening.bases)
 
 
@@ -92,13 +91,13 @@ class Archive:
     """An open archive."""
 
     def __init__(self, handle: Handle, path: str) -> None:
-        self._path = path
+        self._path, self._room = path, Room(path, handle.size)
         self._unpacked: list[Any] = []
         with self._reading():
             self._zip = zipfile.ZipFile(io.BufferedReader(OpenedFile(handle)))
         members = self._zip.infolist()
-        if len(members) > MAX_MEMBERS:
-            raise self._damaged(f"has {len(members)} members, more than the {MAX_MEMBERS} allowed")
+        if len(members) > limits.PARTS:
+            raise self._damaged(f"has {len(members)} members, more than {limits.PARTS}")
         self._members = {member.filename: member for member in members}
         if len(self._members) != len(members):
             raise self._damaged("has two members with one name")
@@ -112,10 +111,8 @@ class Archive:
         member = self._members.get(name)
         if member is None:
             return None
-        if member.file_size > MAX_TEXT:
-            raise self._damaged(
-                f"declares {member.file_size} bytes, more than the {MAX_TEXT} allowed", name
-            )
+        if member.file_size > min(limits.TEXT, _SHORT + _TEXT_EXPANSION * member.compress_size):
+            raise self._damaged(f"declares {member.file_size} bytes, too many for a text", name)
         return bytes(self.unpacked(name).read())
 
     def unpacked(self, name: str) -> io.RawIOBase:
@@ -126,9 +123,10 @@ class Archive:
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise self._unsupported("uses a compression method that Keras does not use", name)
         limit = member.file_size
-        if limit > min(MAX_UNPACKED, MAX_EXPANSION * member.compress_size + 64):
+        if limit > limits.EXPANSION * member.compress_size + 64:
             message = f"declares that it unpacks to {limit} bytes, an impossible size"
             raise self._damaged(message, name)
+        self._room.take(limit, name)
         file: Any = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 (closed with the archive)
         self._unpacked.append(file)
         size = 0
@@ -169,7 +167,7 @@ class _Parts:
     def __init__(self, path: str, files: Files) -> None:
         self.closing = contextlib.ExitStack()
         self._path = path
-        self._system = files
+        self._system, self._room = files, Room(path)
         self._files: list[Hdf5] = []
         self._handles: list[Handle] = []
 
@@ -185,10 +183,11 @@ class _Parts:
             handle = self._system.open_read(path)
         self.closing.callback(handle.close)
         self._handles.append(handle)
+        self._room.add(handle.size)
         return handle
 
     def add(self, name: str, stream: Any) -> None:
-        file = Hdf5(stream, name)
+        file = Hdf5(stream, name, self._room)
         self.closing.callback(file.close)
         self._files.append(file)
 
@@ -265,7 +264,7 @@ def _shards(document: Mapping[str, Any], path: str) -> list[str]:
                 message = f"its weight_map lists {name!r}, which is not a plain file name"
                 raise DamagedCheckpointError(message, path=path)
             shards[name] = None
-    if not shards or len(shards) > MAX_SHARDS or shards.keys() & {".", ".."}:
+    if not shards or len(shards) > limits.PARTS or shards.keys() & {".", ".."}:
         message = "is JSON but not an index of shards: it has no weight_map of file names"
         raise UnsupportedCheckpointError(message, path=path)
     return list(shards)

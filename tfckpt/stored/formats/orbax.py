@@ -5,6 +5,9 @@ which the package ``tensorstore`` reads; neither Orbax nor JAX is needed. Layers
 variables' names alone, as in a file of TF1, and slots from those of their variables. The name of a
 random generator does not say which layer has it. A scalar of TensorFlow's is a Python number, whose
 dtype was not saved.
+
+tensorstore unpacks whatever it meets, and aborts where the memory ends: so the frames of Zstandard
+are counted first (RFC 8878, 3.1.1), wherever they are in the files, and no other codec is let in.
 """
 
 from __future__ import annotations
@@ -37,8 +40,10 @@ from tfckpt.stored.formats.checkpoint import StoredCheckpoint
 from tfckpt.stored.formats.exported import SEED_STATE, in_scope_of_model
 from tfckpt.stored.formats.keras_layers import KERAS_BASES
 from tfckpt.stored.formats.tf1_layers import KeyLayers
+from tfckpt.stored.io import limits
 from tfckpt.stored.io.explain import ORBAX_TREE, orbax_step
 from tfckpt.stored.io.files import absolute, content, digest_of, join, reading
+from tfckpt.stored.io.limits import Room
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -54,10 +59,12 @@ _TREES = {*_WEIGHTS, _STATE, _METRICS}
 # Adamax and all others have attributes of other names.
 _WORDS = {"iteration": "iterations", "norm": "velocity"}
 _ARRAYS, _EMPTY = ("jax.Array", "np.ndarray", "scalar"), ("Dict", "None")
-_MAX_TEXT = 1 << 28
-_MAX_EXPANSION = 1 << 16  # Zstandard makes 128 KiB of a few bytes
 _MAX_DEPTH = 8
 _CACHE = 1 << 26
+_CHUNK = 1 << 20
+_CODECS = {"bytes", "crc32c", "sharding_indexed", "transpose", "zstd"}
+_FRAME, _BLOCK, _LEAST = b"\x28\xb5\x2f\xfd", 1 << 17, 1 << 10
+_REPEATED, _PACKED, _RESERVED = 1, 2, 3  # the kinds of blocks; 0 is stored as it is
 
 
 def open_orbax(path: str, opening: Opening) -> StoredCheckpoint:
@@ -79,7 +86,7 @@ def _kinds(step: str, files: Files) -> dict[str, tuple[tuple[str, ...], str]]:
     kinds: dict[str, tuple[tuple[str, ...], str]] = {}
     with _damage(step):
         with reading(tree := join(step, f"{ORBAX_TREE}/_METADATA")):
-            document = json.loads(content(tree, files, _MAX_TEXT))
+            document = json.loads(content(tree, files, limits.TEXT))
         for node in document["tree_metadata"].values():
             place = tuple(str(part["key"]) for part in node["key_metadata"])
             kind, key = str(node["value_metadata"]["value_type"]), ".".join(place)
@@ -112,7 +119,10 @@ class _Arrays(StoredValues):
         self._step, self._files = step, files
         with reading(step):
             self._found = [*self._walk(step, 0)]
-            room = _MAX_EXPANSION * sum(handle.size for handle in self._handles())
+            total = sum(handle.size for handle in self._handles())
+            frames, room = Room(step, total), Room(step, total)
+            for handle in self._handles():
+                _count_frames(handle, frames)
         context = tensorstore.Context({"cache_pool": {"total_bytes_limit": _CACHE}})
         # By default, a missing chunk is read as zeros.
         spec: dict[str, Any] = {"driver": "zarr3", "fill_missing_data_reads": False}
@@ -128,10 +138,11 @@ class _Arrays(StoredValues):
                 dtype, chunk = array.dtype.name, array.chunk_layout.write_chunk.shape or ()
                 if dtype not in ITEM_BYTES:
                     raise UnsupportedCheckpointError(f"has the dtype {dtype}", path=step, name=key)
+                if others := {*_codecs(array.codec.to_json())} - _CODECS:
+                    message = f"is packed by {min(others)}, which Orbax does not use"
+                    raise UnsupportedCheckpointError(message, path=step, name=key)
                 sides = [max(*both, 1) for both in zip(array.shape, chunk, strict=True)]
-                room -= math.prod(sides) * ITEM_BYTES[dtype]
-                if room < 0:
-                    raise ValueError(f"its shape {array.shape} is too large for what is stored")
+                room.take(math.prod(sides) * ITEM_BYTES[dtype], key)
                 self._opened[key] = array
                 exact = kind == "scalar" and dtype == "float64" and not array.shape
                 self._dtypes[key] = "float32" if exact and self._in_single(key) else dtype
@@ -173,6 +184,50 @@ class _Arrays(StoredValues):
 
     def close(self) -> None:
         self._opened.clear()
+
+
+def _codecs(codecs: Any) -> Iterator[str]:
+    """The names of codecs, those within others among them."""
+    held = [*codecs.values()] if isinstance(codecs, dict) else codecs
+    if isinstance(codecs, dict) and "name" in codecs:
+        yield str(codecs["name"])
+    for one in held if isinstance(held, list) else ():
+        yield from _codecs(one)
+
+
+def _count_frames(handle: Handle, room: Room) -> None:
+    """Take room for what the frames of Zstandard in a file unpack to at most."""
+    at = 0
+    while at < handle.size:
+        found = handle.pread(at, _CHUNK).find(_FRAME)
+        if found < 0:
+            at += _CHUNK - len(_FRAME) + 1
+            continue
+        at += found + len(_FRAME)  # not its end, since it may be none and have others in it
+        for block in _blocks(handle, at):
+            room.take(max(block, _LEAST))
+
+
+def _blocks(handle: Handle, at: int) -> Iterator[int]:
+    """The size at most of each block of a frame, from the end of its first four bytes on."""
+    head = handle.pread(at, 14)
+    if len(head) < 2:
+        return
+    single, identity, count = head[0] >> 5 & 1, (0, 1, 2, 4)[head[0] & 3], head[0] >> 6
+    length = 1 << count if count or single else 0  # of the size of the content
+    start = 1 + (not single) + identity
+    if single:
+        window = int.from_bytes(head[start : start + length], "little") + 256 * (count == 1)
+    else:
+        window = (8 + (head[1] & 7)) << (7 + (head[1] >> 3))
+    at, last = at + start + length, False
+    while not last and len(head := handle.pread(at, 3)) == 3:
+        number = int.from_bytes(head, "little")
+        last, kind, length = bool(number & 1), number >> 1 & 3, number >> 3
+        if kind == _RESERVED or length > _BLOCK:  # it was no frame
+            return
+        at += 3 + (1 if kind == _REPEATED else length)
+        yield min(window, _BLOCK) if kind == _PACKED else length
 
 
 @contextlib.contextmanager

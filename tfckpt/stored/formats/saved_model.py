@@ -20,6 +20,7 @@ from tfckpt.errors import CheckpointError, DamagedCheckpointError
 from tfckpt.stored.bundles.bundle import index_path
 from tfckpt.stored.formats.keras_config import mapping, text
 from tfckpt.stored.formats.tensorflow import SAVED_MODEL, open_bundle
+from tfckpt.stored.io import limits
 from tfckpt.stored.io.explain import VARIABLES
 from tfckpt.stored.io.files import content, join
 from tfckpt.stored.io.messages import DecodeError, KerasMetadata, SavedModel
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from tfckpt.stored.formats.checkpoint import Opening, StoredCheckpoint
     from tfckpt.stored.io.files import Files
 
-# These files have no weights, but may have constants of a graph.
-_MAX_BYTES = 1 << 27
 _DEEPEST = 64
 _SAVED_MODEL, _METADATA = "saved_model.pb", "keras_metadata.pb"
 
@@ -61,7 +60,7 @@ def read_metadata(directory: str, files: Files) -> Mapping[Path, Metadata]:
     """Edges from the model to one of its objects → Keras's metadata of it."""
     for name, read in ((_METADATA, _from_metadata), (_SAVED_MODEL, _from_graph)):
         with contextlib.suppress(OSError, CheckpointError, DecodeError):
-            if metadata := dict(read(content(join(directory, name), files, _MAX_BYTES))):
+            if metadata := dict(read(content(join(directory, name), files, limits.SAVED_MODEL))):
                 return metadata
     return {}
 

@@ -1,12 +1,9 @@
-"""Explains a path where no checkpoint is, and suggests the right one.
+"""Explains a path where no checkpoint is: what lies there, and how to restore from it.
 
-A prefix may be one file of a checkpoint, a directory, a file of another format; TensorFlow's
-reactions range from a message about another format to silence: ``restore("ckpt-1.index")`` restores
-nothing. A directory may be new, misspelled, relative to another working directory, or written by
-another tool; training would start from scratch in all of these cases, but only the first one is
-intended. Only the path, the names beside it, the first and last bytes of a file, the epoch counter
-of Keras's BackupAndRestore and TensorFlow's state file are read, and only a part of a large
-directory.
+A prefix may be one file of a checkpoint, a directory, a file of another format. A directory may be
+new, misspelled, relative to another working directory, or written by another tool; training would
+start from scratch in all of these cases, but only the first one is intended. Only names, the first
+and last bytes of a file and TensorFlow's state file are read.
 """
 
 from __future__ import annotations
@@ -17,7 +14,6 @@ import json
 import os
 import re
 import shlex
-from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.core.similar import near_paths, near_words, question
@@ -28,7 +24,7 @@ from tfckpt.errors import (
     DamagedCheckpointError,
     UnsupportedCheckpointError,
 )
-from tfckpt.stored.io.files import absolute, content, join, reading
+from tfckpt.stored.io.files import absolute, join, reading
 from tfckpt.stored.io.state_file import read_state
 
 if TYPE_CHECKING:
@@ -58,10 +54,14 @@ SINGLE_FILES = (*KERAS_FILES, *_SAFETENSORS)
 SHARD = re.compile(r"_[0-9]{5}\.weights\.h5\Z|-[0-9]{5}-of-[0-9]{5}\.safetensors\Z")
 _INDEX, _META, _STATE = ".index", ".meta", "checkpoint"
 _NUMBERED = re.compile(r"(?P<name>.*)-[0-9]{1,18}", re.DOTALL)
-# keras/src/callbacks/backup_and_restore.py; tf_keras/src/distribute/worker_training_state.py
-_BACKUP = ("latest.weights.h5", "training_metadata.json")
-_BACKUP_OF_TF_KERAS = "chief"
-_ITS_COUNTERS = ("ckpt_saved_batch", "ckpt_saved_epoch", "train_counter")
+# Files that are a checkpoint each, and who writes them: keras/src/callbacks/backup_and_restore.py
+_WRITERS: tuple[tuple[str | tuple[str, ...], str], ...] = (
+    ("latest.weights.h5", "Keras's BackupAndRestore"),
+    (KERAS_FILES, "Keras's ModelCheckpoint or model.save"),
+    (_SAFETENSORS, "safetensors"),
+)
+_BACKUP_OF_TF_KERAS = "chief"  # tf_keras/src/distribute/worker_training_state.py
+_V1 = "TF1's Saver, format version 1"
 _ORBAX = {"_CHECKPOINT_METADATA", "_METADATA", "manifest.ocdbt"}
 # In each step that keras/src/callbacks/orbax_checkpoint.py writes.
 ORBAX_TREE = "pytree"
@@ -72,15 +72,6 @@ _PLAIN = re.compile(r"[\w/.][\w/.-]*")  # needs no quotes in YAML
 _PROBED = 20
 
 
-class Audience(Enum):
-    """The audience of a hint."""
-
-    CONFIG = "a config that finds no checkpoint and may not go on without one"
-    RUN = "the same, of a run that saves into that directory"
-    TRAINING = "a training that goes on without one"
-    COMMAND = "a command line that is to show one"
-
-
 class Finding(NamedTuple):
     """Something in the directory that holds values.
 
@@ -89,47 +80,33 @@ class Finding(NamedTuple):
         writer: the tool that wrote it, as in "written by ...".
         path: the path to restore from; "" where tfckpt cannot read it.
         checkpoint_name: the part before the number, for numbered checkpoints.
-        left_out: values that no model has.
-        epochs: number of trained epochs, None where unknown.
     """
 
     names: tuple[str, ...]
     writer: str
     path: str
     checkpoint_name: str = ""
-    left_out: tuple[str, ...] = ()
-    epochs: int | None = None
 
     def __str__(self) -> str:
         return f"{shown(self.names)} ({self.writer})" if self.writer else shown(self.names)
 
-    def how(self, audience: Audience, directory: str) -> str:
-        """How to restore from it, instead of from ``place``."""
+    def how(self, directory: str) -> str:
+        """How to restore from it; a run must find its own checkpoints first when restarted."""
         if not self.path:
             return (
                 "tfckpt cannot read this format; load it with the tool that wrote it, "
                 "then save it with tfckpt"
             )
-        if audience is Audience.COMMAND:
-            return f"`tfckpt inspect {shlex.quote(self.path)}` shows it"
-        rule, leave = "", f"[{', '.join(self.left_out)}]"
-        if audience is not Audience.TRAINING:
-            if self.checkpoint_name:
-                return f"to restore it, write `checkpoint_name: {self.checkpoint_name}`"
-            if self.left_out:
-                rule = f", policy: {{exclude_checkpoint: {leave}}}"
-            source = f"{{path: {_plain(self.path)}{rule}}}"
-            if audience is Audience.RUN:  # must find its own checkpoints when restarted
-                source = f"{{first_of: [{{directory: {_plain(directory)}}}, {source}]}}"
-            return f"to start from it, write `restore: {source}`"
-        if self.left_out:
-            rule = f", exclude_checkpoint={list(self.left_out)}"
-        call = f"call `tfckpt.restore({self.path!r}, model=model{rule})` before the training"
-        if self.epochs is not None:
-            call += f", and pass `initial_epoch={self.epochs}` to `fit`"
-        if self.checkpoint_name:
-            call += f"; to continue it, write `checkpoint_name: {self.checkpoint_name}`"
-        return f"to start from it, {call}"
+        if self.writer == _V1:
+            return f"`tfckpt inspect {shlex.quote(self.path)}` shows how TensorFlow converts it"
+        source = f"{{path: {_plain(self.path)}}}"
+        if self.path != directory:
+            source = f"{{first_of: [{{directory: {_plain(directory)}}}, {source}]}}"
+        call = f"`tfckpt.restore({self.path!r}, model)`, in a config `restore: {source}`"
+        if not self.checkpoint_name:
+            return f"to start from it: {call}"
+        go_on = f"to go on with it: `checkpoint_name: {self.checkpoint_name}`"
+        return f"{go_on}; only to start from it: {call}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,10 +130,11 @@ class Findings:
         """Whether it is more than a new or empty directory."""
         return bool(self.others or self.near) or self.state not in (_ABSENT, _EMPTY)
 
-    def lines(self, audience: Audience) -> list[str]:
+    @property
+    def lines(self) -> list[str]:
         """Sentences on what is there, how to restore from it, and which path may be meant."""
         what = f"{absolute(self.path)} {self.state}"
-        how = [other.how(audience, self.path) for other in self.others[:1]]
+        how = [other.how(self.path) for other in self.others[:1]]
         return [what, *how, *filter(None, [self.meant])]
 
     @property
@@ -293,69 +271,47 @@ def _belongs(name: str, claimed: set[str]) -> bool:
 
 
 def _others(path: str, names: set[str], files: Files) -> Iterator[Finding]:
-    if _BACKUP[0] in names:
-        epochs, present = _epochs(join(path, _BACKUP[1]), files), [n for n in _BACKUP if n in names]
-        writer = "Keras's BackupAndRestore"
-        yield Finding(tuple(present), writer, join(path, _BACKUP[0]), epochs=epochs)
-    if _BACKUP_OF_TF_KERAS in names and (backup := _at(join(path, _BACKUP_OF_TF_KERAS), files)):
-        writer = "tf_keras's BackupAndRestore"
-        yield Finding((_BACKUP_OF_TF_KERAS,), writer, backup, left_out=_ITS_COUNTERS)
     yield from _prefixes(path, names)
-    keras = [name for name in names if name.endswith(KERAS_FILES) and not SHARD.search(name)]
-    if keras := [name for name in _in_order(keras) if name not in _BACKUP]:
-        yield Finding(tuple(keras), "Keras's ModelCheckpoint or model.save", join(path, keras[-1]))
-    single = _in_order(name for name in names if name.endswith(_SAFETENSORS))
-    if single := [name for name in single if not SHARD.search(name)]:
-        yield Finding(tuple(single), "safetensors", join(path, single[-1]))
-    yield from _below(path, names, files)
+    left = {name for name in names if not SHARD.search(name)}
+    for endings, writer in _WRITERS:
+        if found := _in_order(name for name in left if name.endswith(endings)):
+            yield Finding(tuple(found), writer, join(path, found[-1]))
+            left.difference_update(found)
+    below: dict[str, dict[str, str]] = {}  # subdirectories that are a checkpoint each
+    for name in _in_order(names)[:_PROBED]:
+        inner = join(path, name)
+        inside = _names(inner, files) or set()
+        if not inside.isdisjoint(SAVED_MODELS):
+            below.setdefault("SavedModel", {})[name] = inner
+        elif not inside.isdisjoint(_ORBAX):
+            below.setdefault("Orbax", {})[name] = orbax_step(inner, files)
+        elif name == _BACKUP_OF_TF_KERAS and (backup := _at(inner, files)):
+            below.setdefault("tf_keras's BackupAndRestore", {})[name] = backup
+    for writer, paths in below.items():
+        newest = next(filter(None, reversed(paths.values())), "")
+        yield Finding(tuple(paths), writer, newest)
 
 
 def _prefixes(path: str, names: set[str]) -> Iterator[Finding]:
     """Checkpoints in TensorFlow's formats, grouped by name."""
-    families: dict[str, list[str]] = {}
-    indexed = {prefix.removesuffix(_INDEX) for prefix in names if prefix.endswith(_INDEX)}
-    first_version = {
-        prefix.removesuffix(_META) for prefix in names if prefix.endswith(_META)
-    } & names
-    for prefix in reversed(_in_order(indexed | first_version)):
+    families: dict[tuple[str, str], list[str]] = {}
+    indexed = {name.removesuffix(_INDEX) for name in names if name.endswith(_INDEX)}
+    with_meta = {name.removesuffix(_META) for name in names if name.endswith(_META)}
+    for prefix in reversed(_in_order(indexed | with_meta & names)):
         numbered = _NUMBERED.fullmatch(prefix) if prefix in indexed else None
-        families.setdefault(numbered["name"] if numbered else "", []).append(prefix)
-    for name, family in families.items():
-        meta = any(prefix + _META in names for prefix in family)
-        writer, newest = "TF1's Saver" if meta else "", join(path, family[0])
-        yield Finding(tuple(reversed(family)), writer, newest, checkpoint_name=name)
-
-
-def _below(path: str, names: set[str], files: Files) -> Iterator[Finding]:
-    """Subdirectories that are a checkpoint each."""
-    models, orbax = [], []
-    for name in _in_order(names)[:_PROBED]:
-        inside = _names(join(path, name), files) or set()
-        if not inside.isdisjoint(SAVED_MODELS):
-            models.append(name)
-        elif not inside.isdisjoint(_ORBAX):
-            orbax.append(name)
-    if models:
-        yield Finding(tuple(models), "SavedModel", join(path, models[-1]))
-    if orbax:
-        steps = filter(None, (orbax_step(join(path, name), files) for name in reversed(orbax)))
-        yield Finding(tuple(orbax), "Orbax", next(steps, ""))
-
-
-def _epochs(path: str, files: Files) -> int | None:
-    try:
-        epochs = json.loads(content(path, files)).get("epoch")
-    except (OSError, CheckpointError, ValueError, AttributeError):
-        return None
-    return epochs if type(epochs) is int and epochs >= 0 else None
+        writer = "TF1's Saver" if prefix in with_meta else ""
+        writer = writer if prefix in indexed else _V1
+        families.setdefault((numbered["name"] if numbered else "", writer), []).append(prefix)
+    for (name, writer), family in families.items():
+        yield Finding(tuple(reversed(family)), writer, join(path, family[0]), name)
 
 
 def _at(path: str, files: Files) -> str:
     """The checkpoint at a path, or the newest one in it; "" without any."""
     if files.exists(path + _INDEX):
         return path
-    found = [name for name in _names(path, files) or () if name.endswith(_INDEX)]
-    return join(path, _in_order(found)[-1].removesuffix(_INDEX)) if found else ""
+    found = _with_index(_names(path, files) or ())
+    return join(path, found[-1]) if found else ""
 
 
 def _held(path: str, files: Files) -> str:

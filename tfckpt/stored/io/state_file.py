@@ -16,6 +16,7 @@ import errno
 from typing import TYPE_CHECKING
 
 from tfckpt.errors import DamagedCheckpointError
+from tfckpt.stored.io import limits
 from tfckpt.stored.io.files import LOCAL, Files, content, reading
 from tfckpt.stored.io.messages import CheckpointState, Message
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 STATE_FILE = "checkpoint"
-MAX_BYTES = 1 << 24
 ROOM = 512  # bytes: the names and times of a few checkpoints
 FULL = (errno.ENOSPC, errno.EDQUOT)
 _ESCAPES = {code: f"\\{code:03o}" for code in (*range(32), 127)}
@@ -34,7 +34,7 @@ def read_state(path: str, files: Files = LOCAL) -> Message | None:
     """The ``CheckpointState`` of a state file; None where it does not exist."""
     with reading(path):
         try:
-            return parse_state(content(path, files, MAX_BYTES), path)
+            return parse_state(content(path, files, limits.STATE_FILE), path)
         except FileNotFoundError:
             return None
 
