@@ -549,7 +549,7 @@ def _check_how(value: Any) -> Any:
     how = value.get("how")
     if "how" not in value:
         raise fault("the key `how` is missing", hint=did_you_mean("", _HOWS))
-    if not isinstance(how, str) or how not in _HOWS:
+    if how not in _HOWS:
         hint = did_you_mean(how, _HOWS) if isinstance(how, str) else ""
         raise fault(
             f"`how` must be a kind of adaptation, found {show_value(how)}", hint=hint, at="how"

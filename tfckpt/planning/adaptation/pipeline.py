@@ -197,6 +197,6 @@ class Adaptations:
 
 
 def _kind(entry: Entry) -> ValueSpec:
-    if entry.shape is None:
+    if entry.shape is None or entry.dtype in ("resource", "variant"):
         raise Impossible(f"{entry.name} is not a tensor")
     return ValueSpec(entry.shape, entry.dtype)
