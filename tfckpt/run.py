@@ -118,7 +118,7 @@ class Run:
     def restored(self, found: Restoration) -> None:
         """Record what was restored."""
         if (prepared := found.prepared) is not None:
-            self.checkpoint._lineage = self.checkpoint._lineage.after(prepared)
+            self.checkpoint._lineage.add(prepared)
             self.resumption = found.resumption
             self.epoch = found.resumption.epoch if found.resumption else 0
         self.saves.restored()

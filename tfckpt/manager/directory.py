@@ -409,7 +409,7 @@ class RunDirectory(Directory):
 
     def _run(self, *, begin: bool = False) -> str:
         """The id of the run that saves into the directory; "" where none has begun."""
-        return self._checkpoint._run(f"{self.prefix}-1", begin=begin)
+        return self._checkpoint._lineage.run_of(f"{self.prefix}-1", begin=begin)
 
     def best(self, monitor: str, mode: str, run: str | None = None) -> list[CheckpointInfo]:
         """Those of the run, once it has begun."""
@@ -443,7 +443,7 @@ class RunDirectory(Directory):
 
     def _restored_before(self, saved: Sequence[CheckpointInfo], run: str) -> str:
         """The restored checkpoint, while newer ones of its run that it was preferred to exist."""
-        source = self._checkpoint._source(f"{self.prefix}-1")
+        source = self._checkpoint._lineage.source_of(f"{self.prefix}-1")
         prefix = join(self.path, os.path.split(source)[1])
         chosen = next((one for one in saved if one.prefix == prefix), None)
         if chosen is None:

@@ -14,7 +14,6 @@ from absl import logging
 
 from tfckpt.core.inventory import Role
 from tfckpt.errors import CheckpointError, RestoreError
-from tfckpt.live.lineage import remember
 from tfckpt.live.restore import carry_out, check, prepare, refuse
 from tfckpt.live.variables import as_int
 from tfckpt.live.workers import ALONE, workers_among
@@ -72,7 +71,6 @@ def restore_by_config(
                 check(wanted, workers)
             else:
                 carry_out(wanted, workers)
-                remember(wanted)
             report = prepared.report(selection.rejected)
             warn_of_fallback(selection.rejected, report.path)
             return Restoration(report, None if waits else prepared, resumption)
