@@ -27,7 +27,6 @@ from tfckpt.policy import Keep
 from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.commits import commit, discovery, new_file, numbering
 from tfckpt.stored.commits.discovery import TORN
-from tfckpt.stored.commits.numbering import Ticket
 from tfckpt.stored.commits.record_file import PART, CommitRecord
 from tfckpt.stored.formats.open import open_checkpoint
 from tfckpt.stored.io import files as io
@@ -58,12 +57,9 @@ def save(prefix: str, values: Values, files: Files) -> None:
 def save_numbered(directory: str, values: Values, files: Files, keep: int | None = None) -> str:
     """Write a checkpoint under the next number, then delete all but the newest; its prefix."""
     held = Directory(directory, NAME, files)
-    recovered = held.claim()
-    found = held.checkpoints()
-    above = max(found[-1].number if found else 0, recovered)
-    with Ticket.take(held.prefix, above, 0, files) as ticket:
-        prefix = f"{held.prefix}-{ticket.value}"
-        _save(prefix, values, files, ticket.mark)
+    number = numbering.take_number(held.prefix, files, 0)
+    prefix = f"{held.prefix}-{number.value}"
+    _save(prefix, values, files, number.mark)
     with contextlib.suppress(CheckpointError):  # it is saved, whatever follows
         found = held.checkpoints()
         rules = [Keep(latest=keep)] if keep else []

@@ -17,6 +17,7 @@ import contextlib
 import hashlib
 import json
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -36,7 +37,7 @@ from tfckpt.live.flavors import flavor_of
 from tfckpt.live.inventory import collect
 from tfckpt.live.private import runtime
 from tfckpt.live.variables import is_variable, raw
-from tfckpt.stored.commits.numbering import Ticket
+from tfckpt.stored.commits.numbering import SaveNumber
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -265,41 +266,26 @@ class Together:
                 "build the same objects in every worker; tfckpt.inventory lists them",
             )
 
-    def ticket(self, taken: Ticket | None) -> Ticket | None:
-        """The chief's number in all workers, None if it saves nothing.
+    def number(self, taken: SaveNumber | None) -> SaveNumber | None:
+        """The chief's number in all workers, None if it saves nothing."""
+        numbers = self.exchange("number", taken and [taken.value, taken.counted])[0]
+        return taken or (SaveNumber(*numbers) if numbers else None)
 
-        It is given back if a worker does not join.
-        """
-        with taken or contextlib.nullcontext():
-            numbers = self.exchange("number", taken and taken.numbers)[0]
-        return taken or (Ticket(*numbers) if numbers else None)
-
-    def by_chief(
-        self, work: Callable[[], None], ticket: Ticket, inventory: Inventory
-    ) -> Callable[[], None]:
-        """The chief's work; in other workers, a function that waits for it and raises its error."""
+    @contextlib.contextmanager
+    def chief_writes(self, inventory: Inventory) -> Iterator[None]:
+        """In the chief, tell the others how the body ends; in these, wait for that after it."""
         if (workers := self.workers) is None:
-            return work
+            yield
+            return
         self._open = False  # the end of the work says who fails
         nbytes = sum(entry.nbytes for entry in inventory.entries.values())
-
-        def outcome(error: BaseException | None = None) -> None:
-            what = "end of a save"
-            workers.exchange(what, None, error, raises=SaveError, last=True, of_chief=nbytes)
-
-        def work_and_say() -> None:
-            try:
-                work()
-            except BaseException as error:
-                outcome(error)
-                raise
-            outcome()
-
-        def wait() -> None:
-            with ticket:
-                outcome()
-
-        return work_and_say if workers.chief else wait
+        end = partial(workers.exchange, "end of a save", None)
+        try:
+            yield
+        except BaseException as error:
+            end(error, raises=SaveError, last=True, of_chief=nbytes)
+            raise
+        end(raises=SaveError, last=True, of_chief=nbytes)
 
     def __enter__(self) -> Self:
         return self

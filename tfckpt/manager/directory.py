@@ -28,13 +28,12 @@ from tfckpt.stored.commits.discovery import COMMITTED, DAMAGED, FOREIGN, TORN, C
 from tfckpt.stored.commits.record_file import CommitRecord
 from tfckpt.stored.formats.open import open_checkpoint
 from tfckpt.stored.io.files import Files, join
-from tfckpt.stored.io.state_file import STATE_FILE, read_state, render, write_state
+from tfckpt.stored.io.state_file import STATE_FILE, read_state, write_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from tfckpt.live.checkpoint import Checkpoint
-    from tfckpt.live.save import RecordMetadata
     from tfckpt.policy import Keep
 
 
@@ -312,8 +311,7 @@ class Directory:
             min(times.get(one.prefix, known.get(name, now)), now)
             for one, name in zip(whole, names, strict=True)
         ]
-        state = render(names[-1], names, stamps, last_preserved)
-        write_state(self._file(STATE_FILE), state, self.files)
+        write_state(self.path, self.files, names, stamps, last_preserved)
 
     def _stamps(self) -> dict[str, float]:
         """Name → Unix time, from the state file; {} if it is missing or damaged."""
@@ -397,15 +395,13 @@ class RunDirectory(Directory):
         new = CheckpointInfo("", number, COMMITTED, CommitRecord(metrics=metrics))
         return new in ranked([*saved, new], 1, monitor, greatest=mode == "max")
 
-    def described(self, about: RecordMetadata) -> RecordMetadata:
-        """What a record says of a save, with what the rules must know after a restart."""
-        run, known = self._run(begin=True), self._known
-        if known is None or known.run != run:
+    def describe(self, record: CommitRecord) -> None:
+        """Add to the record of a save what the rules must know after a restart."""
+        known = self._known
+        if known is None or known.run != record.run:
             _, known = self._decide(self._decidable(self.checkpoints()))
-        preserved = tuple(sorted(known.preserved))
-        return dataclasses.replace(
-            about, best_by=self._monitored(), run_began=known.began, preserved=preserved
-        )
+        record.best_by, record.run_began = self._monitored(), known.began
+        record.preserved = tuple(sorted(known.preserved))
 
     def _run(self, *, begin: bool = False) -> str:
         """The id of the run that saves into the directory; "" where none has begun."""
@@ -498,19 +494,17 @@ class RunDirectory(Directory):
         if self._is_behind:
             self.sweep(next(reversed(self._own)))
 
-    def report(self, prefix: str, path: str, seconds: float) -> SaveReport:
+    def report(self, record: CommitRecord, prefix: str, path: str, seconds: float) -> SaveReport:
         """The report of a save; ``path`` is the prefix as the caller spells it."""
-        if (head := _head(prefix, self.files)) is None:
-            raise CheckpointError("the commit record cannot be read", path=prefix)
-        own = (join(self.path, name) for name in head.files)
+        own = (join(self.path, name) for name in record.files)
         parts = (index_path(prefix), record_file.path_of(prefix), *own)
         return SaveReport(
             path,
-            head.number,
-            head.step,
-            head.epoch,
-            head.metrics,
-            head.metadata,
+            record.number,
+            record.step,
+            record.epoch,
+            record.metrics,
+            record.metadata,
             sum(self.files.status(part)[0] for part in parts),
             seconds,
         )

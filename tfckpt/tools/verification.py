@@ -26,7 +26,7 @@ from tfckpt.stored.commits import record_file
 from tfckpt.stored.commits.discovery import COMMITTED, DAMAGED, FOREIGN, TORN, candidates
 from tfckpt.stored.formats.open import open_checkpoint
 from tfckpt.stored.io.files import LOCAL, Files, files_of, join
-from tfckpt.stored.io.state_file import STATE_FILE, read_state, render, write_state
+from tfckpt.stored.io.state_file import STATE_FILE, read_state, write_state
 from tfckpt.tools.find_checkpoint import checkpoints_in, is_checkpoint, path_of
 from tfckpt.tools.inspection import silent
 
@@ -336,7 +336,8 @@ def _leave_out(parent: str, name: str, files: Files) -> None:
     paths = [named for named, _ in left] or [newest]
     stamps = [time for _, time in left if time is not None]
     if newest:
-        write_state(path, render(newest, paths, stamps, state.last_preserved_timestamp), files)
+        last_preserved = state.last_preserved_timestamp
+        write_state(parent, files, paths, stamps, last_preserved, newest=newest)
     else:
         files.remove(path)
     files.fsync_dir(parent)

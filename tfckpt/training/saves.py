@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from absl import logging
 
 from tfckpt.errors import SaveError, TfckptError
-from tfckpt.live.save import RecordMetadata
 from tfckpt.live.turns import in_turn
 from tfckpt.live.variables import as_int
 from tfckpt.live.workers import in_cluster, workers_among
@@ -22,6 +21,7 @@ from tfckpt.manager import remarks
 from tfckpt.manager.signals import Signals
 from tfckpt.manager.triggers import Triggers
 from tfckpt.policy import Save
+from tfckpt.stored.commits.record_file import CommitRecord
 from tfckpt.training.best import export_weights
 from tfckpt.training.moment import Moment, step_of
 from tfckpt.training.resumption import attached
@@ -290,13 +290,13 @@ class Saves:
             manager.sync()  # else it might be skipped
         training, held = moment.training()
         metrics, metadata = moment.metrics or {}, moment.metadata or {}
-        about = RecordMetadata(
-            step, moment.epoch, metrics, metadata, training=training, probe=moment.probe
+        record = CommitRecord(
+            step=step, epoch=moment.epoch, metrics=metrics, metadata=metadata, training=training
         )
         if not self._export(metrics, wait=wait):
             return None
         with attached(self._checkpoint, held):
-            path = manager.save_as(about)
+            path = manager.save_as(record, probe=moment.probe)
         if path is None:
             return None
         if wait:
