@@ -42,9 +42,12 @@ NAMES = {
     "Trackable": (
         tf.Module,
         "_serialize_to_tensors _restore_from_tensors _gather_saveables_for_checkpoint "
-        "_trackable_children _checkpoint_dependencies",
+        "_trackable_children",
     ),
-    "tracked": (lambda: tf.train.Checkpoint(v=tf.Variable(1.0)), private_graph.TRACKED),
+    "what is tracked": (
+        lambda: tf.train.Checkpoint(v=tf.Variable(1.0)),
+        f"_checkpoint_dependencies {private_graph.TRACKED}",
+    ),
     "variable": (lambda: tf.Variable(1.0), "_handle _dtype _save_slice_info _shared_name"),
     "Keras 3 layer": (
         lambda: keras.layers.Dropout(0.5),

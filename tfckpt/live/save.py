@@ -343,7 +343,7 @@ def _sync_all(prefix: str, files: Files) -> None:
 
 
 def _value(key: str, tensor: Any, check_finite: bool) -> BundleValue:
-    dtype, shape = DTYPES[tensor.dtype.as_datatype_enum], tuple(tensor.shape)
+    dtype, shape = DTYPES[tensor.dtype.as_datatype_enum], tuple(tensor.shape.as_list())
     nbytes = math.prod(shape) * ITEM_BYTES.get(dtype, 0)
     return BundleValue(key, dtype, shape, nbytes, check_finite, tensor)
 

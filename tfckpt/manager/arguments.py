@@ -20,7 +20,6 @@ from pydantic import ValidationError
 
 from tfckpt.core.similar import did_you_mean
 from tfckpt.errors import SaveError
-from tfckpt.live.arguments import CallSignature, instead_of
 from tfckpt.policy import Keep
 from tfckpt.policy.messages import problems_of
 
@@ -40,6 +39,8 @@ _MAX_COUNT = 2**63 - 1
 
 def check_keywords(manager: type[Any], keywords: Mapping[str, Any]) -> None:
     """Refuse what a manager does not take, with what to write in its place."""
+    from tfckpt.live.arguments import CallSignature, instead_of  # TensorFlow, for managers alone
+
     known = inspect.signature(manager.__init__).parameters
     if any(each.kind is each.VAR_KEYWORD for each in known.values()):  # of a subclass
         return

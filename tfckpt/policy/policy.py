@@ -26,7 +26,7 @@ from pydantic import (
 from pydantic.json_schema import SkipJsonSchema  # noqa: TC002 - pydantic reads it
 from pydantic_core import PydanticCustomError
 
-from tfckpt.policy.adapt_fill import Adapt  # noqa: TC001 - pydantic reads it
+from tfckpt.policy.adapt import Adapt  # noqa: TC001 - pydantic reads it
 from tfckpt.policy.fields import (
     Count,
     GoesWith,

@@ -28,7 +28,6 @@ _KEYS: Final[dict[str, dict[str, dict[str, Any]]]] = {
     },
     "manager": {
         "backup_dir": {"directory": "runs/first"},
-        "best": {"keep": _BEST},
         "checkpoint_interval": {"save": {"every_steps": 100}},
         "delete_checkpoint": {"max_to_keep": 3},
         "experimental_enable_async_checkpoint": {"enable_async": True},
@@ -46,8 +45,7 @@ _KEYS: Final[dict[str, dict[str, dict[str, Any]]]] = {
     },
     "restore": {"init_fn": {"if_none": "initialize"}},
 }
-# Those that another word may be a misspelling of; `model` is none of `mode`.
-OF_OTHERS: Final = frozenset(each for words in _KEYS.values() for each in words if len(each) > 4)
+OF_OTHERS: Final = frozenset(word for words in _KEYS.values() for word in words)
 # The keys where the value of the word is False; of all others nothing needs to be written then.
 _BY_FALSE: Final[dict[str, dict[str, Any]]] = {
     "assert_consumed": {"assert": "none"},

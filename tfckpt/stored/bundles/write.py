@@ -59,6 +59,7 @@ _LEAST = {
     "float8_e4m3fn": (1, 0x7F),
 }
 _MINUS_ZERO = ("float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e4m3b11fnuz")
+_LOOKED = frozenset((*_LEAST, *_MINUS_ZERO))
 
 
 def all_finite(block: np.ndarray, dtype: str) -> bool:
@@ -104,6 +105,8 @@ class Shard:
         self.nonfinite: list[str] = []
         self._number = number
         self._chunk = chunk
+        self._small = chunk >> 3
+        self._unseen: dict[str, list[tuple[str, bytes]]] = {}
         self._go_on = go_on
         self._size = 0
         self._gathered: list[bytes] = []
@@ -124,24 +127,26 @@ class Shard:
         look: bool = False,
     ) -> None:
         """Write a value that is available in pieces; an object array holds a string value."""
-        start, crc, finite = self._size, 0, True
+        start, crc, finite, look = self._size, 0, True, look and dtype in _LOOKED
         for piece in pieces:
             if dtype == "string":
                 crc = self._strings(piece)
                 continue
+            if piece.nbytes <= self._small:
+                data = _little_endian(piece).tobytes()
+                crc = google_crc32c.extend(crc, data)
+                self._gather(data)
+                if look:
+                    self._unseen.setdefault(dtype, []).append((key, data))
+                continue
             # copies only an array that is not contiguous
             flat = _little_endian(piece).reshape(-1).view("u1")
+            self._flush()
             for first in range(0, flat.nbytes, self._chunk):
                 part = flat[first : first + self._chunk]
                 finite = finite and not (look and not all_finite(part, dtype))
-                if part.nbytes <= self._chunk >> 3:
-                    data = part.tobytes()
-                    crc = google_crc32c.extend(crc, data)
-                    self._gather(data)
-                else:
-                    self._flush()
-                    crc = extend(crc, part)
-                    self._write(part.data)
+                crc = extend(crc, part)
+                self._write(part.data)
         if not finite:
             self.nonfinite.append(key)
         entry = BundleEntry(dtype, shape, self._number, start, self._size - start, mask(crc))
@@ -184,15 +189,30 @@ class Shard:
 
     def _flush(self) -> None:
         if self._gathered:
+            self._look()
             joined = memoryview(b"".join(self._gathered))
             self._size -= len(joined)
             self._gathered, self._gathered_bytes = [], 0
             self._write(joined)
 
+    def _look(self) -> None:
+        """Look whether the gathered values are finite, all of a dtype at once."""
+        for dtype, values in self._unseen.items():
+            if not all_finite(_flat(b"".join(data for _, data in values)), dtype):
+                found = [key for key, data in values if not all_finite(_flat(data), dtype)]
+                self.nonfinite += found
+        self._unseen.clear()
+
     def _write(self, data: memoryview) -> None:
         self._go_on()
         self._output.write(data)
         self._size += data.nbytes
+
+
+def _flat(data: bytes) -> np.ndarray:
+    import numpy as np
+
+    return np.frombuffer(data, "u1")
 
 
 def checksum(
