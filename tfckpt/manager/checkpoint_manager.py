@@ -315,7 +315,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         """Lock the directory, end what dead processes have begun, and take a number."""
         last = self._files.claim()
         if checkpoint_number is not None:
-            last = max(last, *(one.number for one in self._files.checkpoints()), 0)
+            last = max(last, *(one.number or 0 for one in self._files.checkpoints()), 0)
         counter, files = as_int(self._checkpoint.save_counter), self._save_options.files
         return Ticket.take(self._files.prefix, last, counter, files, checkpoint_number)
 
