@@ -204,6 +204,8 @@ def test_a_look_at_a_checkpoint_imports_no_more_than_it_uses(tmp_path: Path) -> 
         assert "tfckpt.stored.bundles.bundle" in imported
         places = tuple(f"{name}." for name in spared)
         assert not [name for name in imported if f"{name}.".startswith(places)]
+    imported = json.loads(printed(IMPORTED, "prune", str(tmp_path), "--keep", "latest=1"))
+    assert not {"tensorflow", "keras", "tf_keras"} & {*imported}
 
 
 def test_public_names_are_listed_in_order_and_are_all_there() -> None:
