@@ -127,11 +127,11 @@ class Prepared:
 def restore(
     candidates: Candidates,
     objects: Mapping[str, Any],
+    training: Callable[[Prepared], Prepared],
     *,
     counter: Any = None,
     lineage: Lineage | None = None,
     rejected: Sequence[str] = (),
-    training: Callable[[Prepared], Prepared] | None = None,
     only_plan: bool = False,
 ) -> RestoreReport:
     """Restore the first candidate that can be restored; the report of none has no path.
@@ -142,10 +142,10 @@ def restore(
     Args:
         candidates: what to try.
         objects: by keyword.
+        training: says what a ``fit`` restores of a checkpoint, and when.
         counter: the ``save_counter`` of a run that goes on.
         lineage: of the checkpoint whose objects these are.
         rejected: why candidates were passed over, for the report.
-        training: says what a ``fit`` restores of a checkpoint, and when.
         only_plan: assigns nothing, and refuses nothing.
     """
     candidate = next(candidates, None)
@@ -158,7 +158,7 @@ def restore(
                 workers,
                 prepare(sources, {**objects, **counted}, leave=TRAINING, workers=workers) as found,
             ):
-                prepared = training(found) if training is not None else found
+                prepared = training(found)
                 if only_plan:
                     return prepared.report(rejected)
                 refuse(prepared.plan)

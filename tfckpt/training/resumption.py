@@ -100,10 +100,10 @@ def restore_from(
     report = restore(
         tried,
         objects,
+        restoring.prepared,
         counter=counter,
         lineage=lineage,
         rejected=rejected,
-        training=restoring.prepared,
         only_plan=only_plan,
     )
     if not report.path and not isinstance(source, RestoreSource):
@@ -243,9 +243,9 @@ class Resumption:
         return restore(
             only(source, workers_among(self._objects)),
             self._objects,
+            chosen,
             lineage=lineage,
             rejected=self._rejected,
-            training=chosen,
         )
 
     def _check_loss(self) -> None:
