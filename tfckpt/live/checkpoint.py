@@ -38,7 +38,7 @@ from tfckpt.live.late import (
 from tfckpt.live.lineage import Lineage
 from tfckpt.live.paths import absolute_prefix, also, eager_prefix, eager_source
 from tfckpt.live.private.tensorflow import Trackable
-from tfckpt.live.restore import Choice, carry_out, permitted, prepare
+from tfckpt.live.restore import RestoreSource, assign, permitted, prepare
 from tfckpt.live.save import (
     Destination,
     NumberedDestination,
@@ -282,9 +282,8 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         skip_slots = options is not None and options.experimental_skip_slot_variables
         workers = workers or Together(self._workers())
         with adding_advice(call := PolicyCall.of(prefix, objects, root)), workers:
-            prepared = prepare(
-                [Choice(prefix, policy)], objects, root, skip_slots=skip_slots, workers=workers
-            )
+            source = RestoreSource(prefix, policy)
+            prepared = prepare([source], objects, root, skip_slots=skip_slots, workers=workers)
             with contextlib.ExitStack() as stack:
                 try:
                     ready = stack.enter_context(prepared)
@@ -304,7 +303,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         late = Late(prepared, self._objects()[0], options, self._live)
         waiting = bool(late.objects) or no_values_at_all(prepared)
         prepared = permitted(prepared, may_come=waiting)
-        undo = carry_out(prepared, workers)
+        undo = assign(prepared, workers)
         with _assigned_by_tensorflow(undo, prepared.stored.prefix):
             later = late.read(prepared)
         if not may_fail_an_assertion(prepared.plan):
@@ -327,7 +326,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         prepared.stored.values.verify([*(e.key for e in by_tensorflow if e.nbytes), OBJECT_GRAPH])
         steps = [s for s in assignments if is_variable(live[s.name]) and is_tensor(s)]
         path = readable(prepared.stored.prefix, without=[s.stored.key for s in steps if s.stored])
-        undo = carry_out(prepared, workers, objects=False)
+        undo = assign(prepared, workers, objects=False)
         restored = [step.name for step in steps]
         others = live.keys() - set(restored)
         undo.watch(v for name, v in live.items() if name in others and is_variable(v))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import hashlib
 import inspect
 import math
 import os
@@ -30,7 +31,6 @@ from tfckpt.live.paths import also
 from tfckpt.live.snapshot import recorded
 from tfckpt.live.variables import array_of, as_int, is_variable, raw
 from tfckpt.stored.bundles.bundle import Bundle, data_path, index_path
-from tfckpt.stored.bundles.index import encode_entry
 from tfckpt.stored.bundles.parallel import Parallel, cores
 from tfckpt.stored.bundles.write import (
     FOREGROUND,
@@ -50,7 +50,7 @@ from tfckpt.stored.io.files import Files, join
 from tfckpt.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from tfckpt.core.inventory import Inventory
     from tfckpt.live.checkpoint import Checkpoint
@@ -157,21 +157,19 @@ def as_save_errors(prefix: str, space: Callable[[], str] = str) -> Iterator[None
 def write(
     snapshot: Snapshot, options: Any, to: Destination, record: CommitRecord, saving: Saving
 ) -> bytes:
-    """Write a snapshot, make it durable, read it back, and complete its record; the index."""
-    prefix, live, keys = to.prefix, snapshot.live, snapshot.keys
-    index, bad = write_files(snapshot, options, to, saving.taken)
-    if nonfinite := [name for name in live.inventory.entries if keys[name] in bad]:
-        _report_nonfinite(nonfinite, prefix, to.on_nonfinite)
-    with Bundle.open(prefix, to.files, index=index) as bundle:
-        record.files = saving.files(bundle.index.num_shards)
-        entries = recorded(live, keys, bundle)
-        record.inventory = dataclasses.replace(live.inventory, source=prefix, entries=entries)
-        record.index_sha256 = bundle.digest
-    number = re.search(r"-([0-9]{1,18})\Z", prefix)
+    """Write a snapshot, make it durable, and complete its record; returns the index."""
+    live, keys = snapshot.live, snapshot.keys
+    data = write_files(snapshot, options, to, saving.taken)
+    if data.nonfinite and (bad := [name for name, key in keys.items() if key in data.nonfinite]):
+        _report_nonfinite(bad, to.prefix, to.on_nonfinite)
+    number = re.search(r"-([0-9]{1,18})\Z", to.prefix)
+    entries = recorded(live, keys, data.entries, to.prefix)
     record.number = int(number[1]) if number else 0
+    record.inventory = dataclasses.replace(live.inventory, source=to.prefix, entries=entries)
+    record.index_sha256 = hashlib.sha256(data.encoded).hexdigest()
     record.created, record.versions = record_file.now(), _versions()
-    record.finite = not nonfinite
-    return index
+    record.finite, record.files = not data.nonfinite, saving.files(data.total)
+    return data.encoded
 
 
 def disk_space(live: Live, to: Destination) -> str:
@@ -183,23 +181,40 @@ def disk_space(live: Live, to: Destination) -> str:
     return ""
 
 
+class _DataFiles(NamedTuple):
+    """Data files on disk.
+
+    Attributes:
+        total: how many they are.
+        entries: key → index entry of each value in them.
+        encoded: the content of the index, which is not written yet.
+        nonfinite: the keys of weights, slots and arrays that hold NaN or infinity.
+    """
+
+    total: int
+    entries: Mapping[str, BundleEntry]
+    encoded: bytes
+    nonfinite: frozenset[str]
+
+
 def write_files(
     snapshot: Snapshot, options: Any, to: Destination, taken: frozenset[int]
-) -> tuple[bytes, frozenset[str]]:
+) -> _DataFiles:
     """Write data files to disk; frees the tensors of the snapshot one by one.
 
     ``options`` are for TensorFlow's part; ``taken`` are total numbers of files that others have.
-    Returns the index, and the keys of weights, slots and arrays that hold NaN or infinity.
     """
     prefix, files, tensors = to.prefix, to.files, snapshot.tensors
     part, theirs = join(prefix + PART, os.path.split(prefix)[1]), 0
+    entries: Mapping[str, BundleEntry] = {}
     coded: list[tuple[bytes, bytes]] = []
     if snapshot.others:
         files.makedirs(prefix + PART)
         with writable(part, files) as path:
             snapshot.write_others(path, options)
         _sync_all(part, files)
-        theirs, coded = read_coded(part, files)
+        their_index, coded = read_coded(part, files)
+        theirs, entries = their_index.num_shards, their_index.entries
     nonfinite = snapshot.nonfinite_others()
     computed = snapshot.computed()
     values = [_value(key, tensors.pop(key), key in computed) for key in sorted(tensors)]
@@ -221,21 +236,21 @@ def write_files(
         files.rename(old, new)
     if theirs:
         files.remove(index_path(part))
-    first = theirs
+    first, own = theirs, dict[str, Any]()
     for group, count in zip(groups, counts, strict=True):
         if count:
             target = Target(prefix, range(first, first + count), total, files)
             written = write_in_parallel(group, _pieces, target, to.chunk)
-            coded += written.coded
+            own |= written.entries
             nonfinite += written.nonfinite
             first += count
     for shard, file in enumerate(shared, first):
         files.rename(file.path, path := data_path(prefix, shard, total))
         files.fsync(path)
-        moved = {key: entry._replace(shard=shard) for key, entry in file.entries.items()}
-        coded += [(key.encode(), encode_entry(entry)) for key, entry in moved.items()]
+        own |= {key: entry._replace(shard=shard) for key, entry in file.entries.items()}
         nonfinite += file.nonfinite
-    return encode_index(coded, total), frozenset(nonfinite)
+    index = encode_index(prefix, own, total, coded)
+    return _DataFiles(total, {**entries, **own}, index, frozenset(nonfinite))
 
 
 class _SharedFile(NamedTuple):

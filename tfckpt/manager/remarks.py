@@ -10,25 +10,17 @@ import math
 import os
 from typing import TYPE_CHECKING
 
-from absl import logging
-
 from tfckpt.core.similar import near_words, question
 from tfckpt.manager.retention import ANOTHER_RUN, may_have, without_metric
 from tfckpt.stored.io.files import absolute
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from tfckpt.manager.retention import Decision
     from tfckpt.policy import Keep, Manager, Save
     from tfckpt.stored.commits.discovery import CheckpointInfo
     from tfckpt.stored.commits.record_file import CommitRecord
-
-
-def warn_of_fallback(rejected: Iterable[str], path: str) -> None:
-    """Log why checkpoints were passed over, and which one is used in their place."""
-    for reason in rejected:
-        logging.warning("passed over: %s\n  using %s in its place", reason, path)
 
 
 def outlook(manager: Manager) -> str:
