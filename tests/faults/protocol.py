@@ -26,7 +26,7 @@ from tfckpt.manager.retention import decide
 from tfckpt.policy import Keep
 from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.commits import commit, discovery, new_file, numbering
-from tfckpt.stored.commits.discovery import CheckpointKind
+from tfckpt.stored.commits.discovery import TORN
 from tfckpt.stored.commits.numbering import Ticket
 from tfckpt.stored.commits.record_file import PART, CommitRecord
 from tfckpt.stored.formats.open import open_checkpoint
@@ -109,7 +109,7 @@ def read(prefix: str, files: Files) -> dict[str, np.ndarray] | None:
 def listing(directory: str, files: Files) -> list[str]:
     """The prefixes that are listed as checkpoints, highest number first."""
     found = discovery.candidates(directory, None, files)
-    return [one.prefix for one in found if one.kind is not CheckpointKind.TORN]
+    return [one.prefix for one in found if one.state != TORN]
 
 
 def planted(name: str, other: Mapping[str, bytes]) -> Iterator[dict[str, bytes]]:

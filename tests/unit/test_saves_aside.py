@@ -340,7 +340,7 @@ def write(held: dict[str, Any], path: str) -> Any:
     return tfckpt.Checkpoint(**held).write(path)
 
 
-ASSIGNS, WALKS = (Undo, "assign"), (Walk, "_visit")
+ASSIGNS, WALKS = (Undo, "_keep"), (Walk, "_visit")
 
 
 @pytest.mark.parametrize(

@@ -94,12 +94,6 @@ def check_arguments(root: Any, objects: Mapping[str, Any], call: CallSignature) 
             raise UntrackedError(f"`{name}` is {_kind(obj)}", hint=_HINT)
 
 
-def checked(objects: Mapping[str, Any], call: CallSignature = OBJECTS) -> Any:
-    """A checkpoint of TensorFlow's of the same objects, if all can be saved."""
-    check_arguments(None, objects, call)
-    return tf.train.Checkpoint(**objects)
-
-
 def holds_object(value: Any) -> bool:
     """Whether a value is an object that a checkpoint saves, or a container of one."""
     if isinstance(value, weakref.ref):

@@ -36,10 +36,10 @@ from tfckpt.live.late import (
     nothing_left,
     restore_rest,
 )
-from tfckpt.live.lineage import Lineage, remember
+from tfckpt.live.lineage import Lineage
 from tfckpt.live.paths import absolute_prefix, also, eager_prefix, eager_source
 from tfckpt.live.private.tensorflow import Trackable
-from tfckpt.live.restore import Choice, carry_out, permitted, prepare
+from tfckpt.live.restore import RestoreSource, assign, permitted, prepare
 from tfckpt.live.save import (
     RecordMetadata,
     SaveOptions,
@@ -224,7 +224,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
                 )
                 if how.before is not None:
                     how = dataclasses.replace(how, frozen=frozen_values(snapshot.live))
-                run = self._run(target, begin=True)
+                run = self._lineage.run_of(target, begin=True)
                 about = completed_metadata(about, snapshot, self._lineage, target, run)
                 if about.probe is not None:
                     found = outputs.record(live, about.probe, workers.workers)
@@ -303,9 +303,8 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         skip_slots = options is not None and options.experimental_skip_slot_variables
         workers = workers or Together(self._workers())
         with adding_advice(call := PolicyCall.of(prefix, objects, root)), workers:
-            prepared = prepare(
-                [Choice(prefix, policy)], objects, root, skip_slots=skip_slots, workers=workers
-            )
+            source = RestoreSource(prefix, policy)
+            prepared = prepare([source], objects, root, skip_slots=skip_slots, workers=workers)
             with contextlib.ExitStack() as stack:
                 try:
                     ready = stack.enter_context(prepared)
@@ -325,7 +324,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         late = Late(prepared, self._objects()[0], options, self._live)
         waiting = bool(late.objects) or no_values_at_all(prepared)
         prepared = permitted(prepared, may_come=waiting)
-        undo = carry_out(prepared, workers)
+        undo = assign(prepared, workers)
         with _assigned_by_tensorflow(undo, prepared.stored.prefix):
             later = late.read(prepared)
         if not may_fail_an_assertion(prepared.plan):
@@ -348,7 +347,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         prepared.stored.values.verify([*(e.key for e in by_tensorflow if e.nbytes), OBJECT_GRAPH])
         steps = [s for s in assignments if is_variable(live[s.name]) and is_tensor(s)]
         path = readable(prepared.stored.prefix, without=[s.stored.key for s in steps if s.stored])
-        undo = carry_out(prepared, workers, objects=False)
+        undo = assign(prepared, workers, objects=False)
         restored = [step.name for step in steps]
         others = live.keys() - set(restored)
         undo.watch(v for name, v in live.items() if name in others and is_variable(v))
@@ -362,17 +361,16 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
 
     def _comes_from(self, prepared: Prepared) -> Callable[[], None]:
         """Record the restore, and go on with its random generators; returns what undoes that."""
-        before, drawn = self._lineage, dict[str, Any]()
+        drawn = dict[str, Any]()
         record, prefix = prepared.stored.record, prepared.stored.prefix
         saved = record.training.get(generators.KEY) if record and self._resumes_in else None
         # Each of several workers draws from its own.
         if saved and lies_in(prefix, self._resumes_in) and self._workers() is None:
             drawn = generators.take()
             generators.restore(saved, prefix)
-        self._lineage, forget = before.after(prepared), remember(prepared)
+        forget = self._lineage.add(prepared)
 
         def undo() -> None:
-            self._lineage = before
             forget()
             generators.put(drawn)
 
@@ -399,16 +397,6 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             return dict(tf.train.TrackableView.children(self)), None
         objects = {name: ref for name, ref in self._attached_dependencies if name != "root"}
         return objects, root() if isinstance(root, weakref.ref) else root
-
-    def _run(self, prefix: str, *, begin: bool = False) -> str:
-        """The id of the run that saves under a numbered prefix; "" where none has begun."""
-        objects, root = self._objects()
-        return self._lineage.run_of(prefix, [*objects.values(), root], begin=begin)
-
-    def _source(self, prefix: str) -> str:
-        """The checkpoint below a numbered prefix that was restored last; "" for none."""
-        objects, root = self._objects()
-        return self._lineage.source_of(prefix, [*objects.values(), root])
 
     def _live(self) -> Live:
         """The current values of the objects."""

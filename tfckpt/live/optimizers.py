@@ -35,8 +35,7 @@ from tfckpt.core.optimizer_names import (
 )
 from tfckpt.live.flavors import flavor_of, has_named_slots, is_optimizer, is_v1
 from tfckpt.live.private import tf_keras
-from tfckpt.live.private.graph import read_all
-from tfckpt.live.private.tensorflow import OF_OPTIMIZERS, ResourceVariable, Sharded, Trackable
+from tfckpt.live.private.tensorflow import OF_OPTIMIZERS, Sharded, Trackable
 from tfckpt.live.variables import in_parts, is_variable, parts, raw
 
 if TYPE_CHECKING:
@@ -141,11 +140,8 @@ def _inner(tree: Tree, optimizer: Any) -> set[int]:
     """The nodes of an inner optimizer's variables, which the outer one lists as its own too."""
     inner: set[int] = set()
     for value in vars(optimizer).values():
-        several = value if isinstance(value, (list, tuple)) else (value,)
-        if all(map(is_variable, several)):
-            continue
-        for each in several:
-            if is_optimizer(each):
+        for each in value if isinstance(value, (list, tuple)) else (value,):
+            if not is_variable(each) and is_optimizer(each):
                 inner |= {id(tree.variable(v, Role.SLOT)) for v in each.variables}
     return inner
 
@@ -229,6 +225,4 @@ def replaced(before: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[st
 
 def _number(variable: Any) -> Any:
     first = next(iter(parts(raw(variable))))
-    if type(first) is ResourceVariable:
-        return np.asarray(read_all({"": first})[""].numpy())[()]
     return np.asarray(first.read_value())[()]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import hashlib
 import inspect
 import math
 import os
@@ -30,7 +31,6 @@ from tfckpt.live.paths import also
 from tfckpt.live.snapshot import recorded
 from tfckpt.live.variables import array_of, as_int, is_variable, raw
 from tfckpt.stored.bundles.bundle import Bundle, data_path, index_path
-from tfckpt.stored.bundles.index import encode_entry
 from tfckpt.stored.bundles.parallel import Parallel, cores
 from tfckpt.stored.bundles.write import (
     FOREGROUND,
@@ -142,13 +142,11 @@ def write(
     files, keys = save_options.files, snapshot.keys
     disk_space = partial(_disk_space, prefix, snapshot.live, save_options)
     with as_save_errors(prefix, disk_space), saving(prefix, files, mark) as save:
-        index, bad = write_files(prefix, snapshot, options, save_options, save.taken)
-        if nonfinite := [name for name in snapshot.live.inventory.entries if keys[name] in bad]:
-            _report_nonfinite(nonfinite, prefix, save_options.on_nonfinite)
-        with Bundle.open(prefix, files, index=index) as bundle:
-            parts = save.files(bundle.index.num_shards)
-            record = _record(snapshot, bundle, metadata, parts, finite=not nonfinite)
-        save.commit(record, index)
+        data = write_files(prefix, snapshot, options, save_options, save.taken)
+        if data.nonfinite and (bad := [n for n, key in keys.items() if key in data.nonfinite]):
+            _report_nonfinite(bad, prefix, save_options.on_nonfinite)
+        record = _record(prefix, snapshot, data, metadata, save.files(data.total))
+        save.commit(record, data.encoded)
 
 
 def _disk_space(prefix: str, live: Live, save_options: SaveOptions) -> str:
@@ -160,19 +158,18 @@ def _disk_space(prefix: str, live: Live, save_options: SaveOptions) -> str:
 
 
 def _record(
+    prefix: str,
     snapshot: Snapshot,
-    bundle: Bundle,
+    data: _DataFiles,
     metadata: RecordMetadata,
     files: tuple[str, ...],
-    *,
-    finite: bool,
 ) -> record_file.CommitRecord:
-    prefix, live = bundle.prefix, snapshot.live
-    entries = recorded(live, snapshot.keys, bundle)
+    live = snapshot.live
+    entries = recorded(live, snapshot.keys, data.entries, prefix)
     return record_file.CommitRecord(
         number=_number(prefix),
         inventory=dataclasses.replace(live.inventory, source=prefix, entries=entries),
-        index_sha256=bundle.digest,
+        index_sha256=hashlib.sha256(data.encoded).hexdigest(),
         created=record_file.now(),
         step=metadata.step,
         epoch=metadata.epoch,
@@ -181,7 +178,7 @@ def _record(
         best_by=metadata.best_by,
         training=metadata.training,
         versions=_versions(),
-        finite=finite,
+        finite=not data.nonfinite,
         run_began=metadata.run_began,
         run=metadata.run,
         preserved=metadata.preserved,
@@ -191,27 +188,44 @@ def _record(
     )
 
 
+class _DataFiles(NamedTuple):
+    """Data files on disk.
+
+    Attributes:
+        total: how many they are.
+        entries: key → index entry of each value in them.
+        encoded: the content of the index, which is not written yet.
+        nonfinite: the keys of weights, slots and arrays that hold NaN or infinity.
+    """
+
+    total: int
+    entries: Mapping[str, BundleEntry]
+    encoded: bytes
+    nonfinite: frozenset[str]
+
+
 def write_files(
     prefix: str,
     snapshot: Snapshot,
     options: Any,
     save_options: SaveOptions,
     taken: frozenset[int],
-) -> tuple[bytes, frozenset[str]]:
+) -> _DataFiles:
     """Write data files to disk; frees the tensors of the snapshot one by one.
 
     ``options`` are for TensorFlow's part; ``taken`` are total numbers of files that others have.
-    Returns the index, and the keys of weights, slots and arrays that hold NaN or infinity.
     """
     files, tensors = save_options.files, snapshot.tensors
     part, theirs = join(prefix + PART, os.path.split(prefix)[1]), 0
+    entries: Mapping[str, BundleEntry] = {}
     coded: list[tuple[bytes, bytes]] = []
     if snapshot.others:
         files.makedirs(prefix + PART)
         with writable(part, files) as path:
             snapshot.write_others(path, options)
         _sync_all(part, files)
-        theirs, coded = read_coded(part, files)
+        their_index, coded = read_coded(part, files)
+        theirs, entries = their_index.num_shards, their_index.entries
     nonfinite = snapshot.nonfinite_others()
     computed = snapshot.computed()
     values = [_value(key, tensors.pop(key), key in computed) for key in sorted(tensors)]
@@ -233,21 +247,21 @@ def write_files(
         files.rename(old, new)
     if theirs:
         files.remove(index_path(part))
-    first = theirs
+    first, own = theirs, dict[str, Any]()
     for group, count in zip(groups, counts, strict=True):
         if count:
             target = Target(prefix, range(first, first + count), total, files)
             written = write_in_parallel(group, _pieces, target, save_options.chunk)
-            coded += written.coded
+            own |= written.entries
             nonfinite += written.nonfinite
             first += count
     for shard, file in enumerate(shared, first):
         files.rename(file.path, path := data_path(prefix, shard, total))
         files.fsync(path)
-        moved = {key: entry._replace(shard=shard) for key, entry in file.entries.items()}
-        coded += [(key.encode(), encode_entry(entry)) for key, entry in moved.items()]
+        own |= {key: entry._replace(shard=shard) for key, entry in file.entries.items()}
         nonfinite += file.nonfinite
-    return encode_index(coded, total), frozenset(nonfinite)
+    index = encode_index(prefix, own, total, coded)
+    return _DataFiles(total, {**entries, **own}, index, frozenset(nonfinite))
 
 
 class _SharedFile(NamedTuple):
@@ -343,7 +357,7 @@ def _sync_all(prefix: str, files: Files) -> None:
 
 
 def _value(key: str, tensor: Any, check_finite: bool) -> BundleValue:
-    dtype, shape = DTYPES[tensor.dtype.as_datatype_enum], tuple(tensor.shape)
+    dtype, shape = DTYPES[tensor.dtype.as_datatype_enum], tuple(tensor.shape.as_list())
     nbytes = math.prod(shape) * ITEM_BYTES.get(dtype, 0)
     return BundleValue(key, dtype, shape, nbytes, check_finite, tensor)
 

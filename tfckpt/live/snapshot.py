@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfckpt.live.inventory import Live
-    from tfckpt.stored.bundles.bundle import Bundle
+    from tfckpt.stored.bundles.index import BundleEntry
 
 _COMPUTED = (Role.WEIGHT, Role.SLOT)
 
@@ -173,17 +173,19 @@ def _kept_as_slots(live: Live) -> frozenset[str]:
     return frozenset(name for name, entry in entries if entry.of and name.startswith(paths))
 
 
-def recorded(live: Live, keys: Mapping[str, str], bundle: Bundle) -> dict[str, Entry]:
-    """The record's entry for each value, from the index that was read back."""
+def recorded(
+    live: Live, keys: Mapping[str, str], stored: Mapping[str, BundleEntry], prefix: str
+) -> dict[str, Entry]:
+    """The record's entry for each value, from what the index has for its key."""
     entries = {}
     for name, entry in live.inventory.entries.items():
         key = keys[name]
-        found = bundle.entries.get(key)
+        found = stored.get(key)
         as_it_was = found is not None and (found.dtype, found.shape) == (entry.dtype, entry.shape)
         if entry.shape is not None and key and not as_it_was:  # a registered saver has its own keys
             actual = "is missing" if found is None else f"is {found.dtype} {found.shape}"
             message = f"{actual} when read back after writing, not {entry.dtype} {entry.shape}"
-            raise DamagedCheckpointError(message, path=bundle.prefix, name=name)
+            raise DamagedCheckpointError(message, path=prefix, name=name)
         nbytes, crc32c = (found.nbytes, found.crc32c) if found else (0, entry.crc32c)
         _, role, dtype, shape, _, _, slot, of, _ = entry
         entries[name] = Entry(name, role, dtype, shape, nbytes, key, slot, of, crc32c)

@@ -8,7 +8,6 @@ of plain TensorFlow are listed and restored, but never deleted.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import dataclasses
 import os
@@ -27,6 +26,7 @@ from tfckpt.live.checkpoint import (
     TensorFlowManager,
     executing_eagerly,
 )
+from tfckpt.live.restore import warn_of_fallback
 from tfckpt.live.save import (
     RecordMetadata,
     SaveOptions,
@@ -36,24 +36,17 @@ from tfckpt.live.save import (
 )
 from tfckpt.live.turns import in_turn
 from tfckpt.live.variables import as_int
-from tfckpt.live.workers import (
-    PassedOverError,
-    Together,
-    choices_of_chief,
-    chose_nothing,
-    offered,
-)
+from tfckpt.live.workers import PASSED_OVER, Together, after_failure, agreed
 from tfckpt.manager import arguments
 from tfckpt.manager.directory import RunDirectory
-from tfckpt.manager.remarks import warn_of_fallback
 from tfckpt.stored.commits.numbering import Ticket
 from tfckpt.stored.io.explain import look
 from tfckpt.stored.io.files import absolute, files_of, join
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    import contextlib
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
-    from tfckpt.live.workers import Workers
     from tfckpt.manager.directory import SaveReport
     from tfckpt.manager.retention import Decision
     from tfckpt.policy import Keep
@@ -322,7 +315,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         """Lock the directory, end what dead processes have begun, and take a number."""
         last = self._files.claim()
         if checkpoint_number is not None:
-            last = max(last, *(one.number for one in self._files.checkpoints()), 0)
+            last = max(last, *(one.number or 0 for one in self._files.checkpoints()), 0)
         counter, files = as_int(self._checkpoint.save_counter), self._save_options.files
         return Ticket.take(self._files.prefix, last, counter, files, checkpoint_number)
 
@@ -369,18 +362,28 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             DamagedCheckpointError: there are checkpoints, but none can be read.
             RefusedError: the newest readable one does not match the objects.
         """
-        self._checkpoint._background.failure()
-        workers = self._checkpoint._workers()
-        path = None
-        if workers is None or workers.chief:
-            path = self._restore_newest(workers)
-        else:
-            for name in choices_of_chief(workers):
-                with contextlib.suppress(PassedOverError):
-                    path = None if name is None else self._restore_one(join(self._files.path, name))
-                    break
-        if path is not None:
-            return path
+        checkpoint, rejected = self._checkpoint, list[str]()
+        checkpoint._background.failure()
+        _ = checkpoint.save_counter  # makes it
+        candidates = agreed(
+            checkpoint._workers(),
+            self._restorable(rejected),
+            lambda path: path and os.path.split(path)[1],
+            lambda name: name and join(self._files.path, name),
+        )
+        candidate = next(candidates, None)
+        while candidate is not None:
+            path, workers = candidate
+            try:
+                status = checkpoint._restore(path, RESTORE, workers=workers, returned=False)
+            except PASSED_OVER as error:
+                candidate = after_failure(candidates, error)
+            else:
+                status.expect_partial()
+                if self._checkpoint_interval is not None:
+                    self._last_checkpoint_step = as_int(self._step_counter)
+                warn_of_fallback(rejected, self._as_given(path))
+                return self._as_given(path)
         found = look(self._directory, self._save_options.files)
         if found.notable:
             nothing = f"no checkpoint named {self._files.checkpoint_name!r} to restore"
@@ -389,40 +392,19 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             self._init_fn()
         return None
 
-    def _restore_newest(self, workers: Workers | None) -> str | None:
-        """Restore the newest checkpoint that can be read; None if there is none."""
-        rejected: list[str] = []
-        tried = self._restorable(rejected)
-        for path in offered(workers, tried, lambda path: os.path.split(path)[1]):
-            try:
-                restored = self._restore_one(path)
-            except CheckpointError as error:  # noqa: PERF203 (the next one may be readable)
-                rejected.append(str(error))
-            else:
-                warn_of_fallback(rejected, restored)
-                return restored
-        chose_nothing(workers, None)
-        return None
-
-    def _restorable(self, rejected: list[str]) -> Iterator[str]:
+    def _restorable(self, rejected: list[str]) -> Generator[str, None, None]:
         """The checkpoints to try, newest first; raises at the end if there were only others."""
-        for path, reason in self._files.restorable():
-            if reason:
-                rejected.append(reason)
-            else:
-                yield path
+        for path, why_not in self._files.restorable():
+            reason = why_not
+            if not reason:
+                try:
+                    yield path
+                except CheckpointError as error:  # the next one may be readable
+                    reason = str(error)
+            rejected.append(reason)
         if rejected:
             raise DamagedCheckpointError(
                 "none of the checkpoints can be read:\n  " + "\n  ".join(rejected),
                 path=self._directory,
                 hint="to start from scratch, use another directory",
             )
-
-    def _restore_one(self, path: str) -> str:
-        _ = self._checkpoint.save_counter  # makes it
-        workers = Together(self._checkpoint._workers(), passes=(CheckpointError,))
-        status = self._checkpoint._restore(path, RESTORE, workers=workers, returned=False)
-        status.expect_partial()
-        if self._checkpoint_interval is not None:
-            self._last_checkpoint_step = as_int(self._step_counter)
-        return self._as_given(path)

@@ -33,9 +33,8 @@ from tfckpt.tools.listing import freed_by, list_checkpoints
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from tfckpt.core.inventory import Restored
     from tfckpt.policy import Keep
-    from tfckpt.tools.listing import ListedCheckpoint
+    from tfckpt.stored.commits.discovery import CheckpointInfo
 
 _MAX_PANELS = 6
 _HUES = {
@@ -96,7 +95,7 @@ def report_page(
     return target
 
 
-def run_page(directory: str, found: Sequence[ListedCheckpoint]) -> str:
+def run_page(directory: str, found: Sequence[CheckpointInfo]) -> str:
     """The page of a directory, from what :func:`tfckpt.list_checkpoints` says of it."""
     saved = [_Saved(one) for one in found]
     saved.sort(key=lambda one: (one.number is None, one.number or 0, natural(one.name)))
@@ -109,23 +108,22 @@ def run_page(directory: str, found: Sequence[ListedCheckpoint]) -> str:
 class _Saved:
     """A checkpoint, as the page speaks of it."""
 
-    def __init__(self, listed: ListedCheckpoint) -> None:
-        self.listed, head = listed, listed.head
+    def __init__(self, listed: CheckpointInfo) -> None:
+        self.listed, record = listed, listed.record
         self.path, self.number, self.time = listed.prefix, listed.number, listed.time
         self.name = printable(self.path.rpartition("/")[2])
-        self.step, self.epoch = (head.step, head.epoch) if head else (None, None)
+        self.step, self.epoch = record.step, record.epoch
         saved = datetime.datetime.fromtimestamp(self.time, datetime.timezone.utc)
         self.when = f"{saved:%Y-%m-%d %H:%M:%S}"
-        measured = head.metrics.items() if head else ()
+        measured = record.metrics.items()
         self.metrics = {name: value for name, value in measured if math.isfinite(value)}
-        self.lineage: tuple[Restored, ...] = head.lineage if head else ()
-        self.run = head.run if head else None
+        self.lineage, self.run = record.lineage, record.run
         self.nbytes, self.best_by = listed.nbytes, listed.best_by
         self.deleted = bool(listed.delete)
         self.since: float | None = None
         self.goes_next = bool(listed.next) and not self.deleted
         problem = one_line(listed.problem)
-        preserved = bool(head and head.number in head.preserved)
+        preserved = record.number in record.preserved
         self.judged = bool(listed.kept or self.deleted)
         if problem or listed.state in ("damaged", "torn"):
             self.state = "damaged"
@@ -142,7 +140,7 @@ class _Saved:
             *([problem] if problem else ()),
             *([f"best by {self.best_by}"] if self.best_by else ()),
             *(["no rule keeps it: would be deleted"] if self.best_by and self.deleted else ()),
-            *(["has NaN or infinite weights"] if head and head.finite is False else ()),
+            *(["has NaN or infinite weights"] if record.finite is False else ()),
             *([f"kept: {kept}"] if kept else ["kept permanently"] if preserved else ()),
             *(["goes with the next save"] if self.goes_next else ()),
         ]

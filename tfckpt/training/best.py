@@ -11,7 +11,7 @@ from tfckpt.live.inventory import collect, is_model
 from tfckpt.policy import Config
 from tfckpt.stored.commits.new_file import new_file_by_name
 from tfckpt.stored.io.files import LOCAL, join
-from tfckpt.training.restore_by_config import restore_by_config
+from tfckpt.training.resumption import restore_from
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,7 +46,7 @@ def load_best(
     ranked = manager._files.best(monitor, mode)
     sources = [{"path": o.prefix, "policy": policy, "on_damaged": "next"} for o in ranked]
     found = Config.model_validate({"version": 1, "restore": {"first_of": sources}})
-    report = restore_by_config(found, models).report
+    report, _ = restore_from(found, models)
     epoch = "" if report.epoch is None else f" of epoch {report.epoch}"
     measured = f"{monitor} {report.metrics[monitor]:g}{epoch}"
     return f"loaded the weights of the best checkpoint, {report.path}: {measured}", ""

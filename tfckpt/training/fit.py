@@ -35,8 +35,9 @@ from tfckpt.training.resumption import described
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from tfckpt.planning import RestoreReport
     from tfckpt.training.fits import Fits
-    from tfckpt.training.resumption import Restoration, Resumption
+    from tfckpt.training.resumption import Resumption
 
 _NO_METRICS = (
     "not exact: the metrics of this epoch begin again, since its step cannot be traced before it "
@@ -56,7 +57,7 @@ class Fit:
         named: Mapping[str, Sequence[str]],
         *,
         end_of: Callable[[int, str], str | None],
-        on_resumed: Callable[[Restoration | None], None],
+        on_resumed: Callable[[RestoreReport | None, Resumption | None], None],
         on_refused: Callable[[], None],
     ) -> None:
         self._callback, self._model, self._objects = callback, callback.model, objects
@@ -93,7 +94,7 @@ class Fit:
         position = None if resumption is None else resumption.position
         if resumption is None or position is None or position.fit < self._number:
             first = resumption.epoch if resumption is not None and position is None else 0
-            self._go(None)
+            self._go()
             if first >= self._epochs:
                 self._say_once(fit_checks.about_end(first, self._epochs, 0))
         elif position.fit > self._number:  # a later `fit` goes on
@@ -219,9 +220,9 @@ class Fit:
 
     def _restore(self, resumption: Resumption, position: Position) -> Mapping[str, Any]:
         """Assign everything; returns the arrays of the training state."""
-        restored, arrays = resumption.restore()
+        report, arrays = resumption.restore()
         fit.set_steps_counted(self._model, position.counter)
-        self._go(restored)
+        self._go(report, resumption)
         return arrays
 
     def _restore_callbacks(
@@ -237,11 +238,13 @@ class Fit:
         replayed = position.in_iterator and position.data == data.REPLAYED
         resumption.put_generators(but=("python", "numpy") if replayed else ())
 
-    def _go(self, restored: Restoration | None) -> None:
+    def _go(
+        self, report: RestoreReport | None = None, resumption: Resumption | None = None
+    ) -> None:
         """Nothing can be refused any more."""
         self._resumed = True
         self._fits.count()
-        self._on_resumed(restored)
+        self._on_resumed(report, resumption)
 
     # What it goes through
 

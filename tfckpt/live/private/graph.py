@@ -23,6 +23,8 @@ from tfckpt.live.private.tensorflow import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import numpy as np
+
 with needed("tensorflow"):
     from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
     from tensorflow.python.checkpoint import save_util as _save_util
@@ -43,8 +45,9 @@ CHILDREN = "_trackable_children"
 # Of an object of a loaded SavedModel: what saves it.
 FACTORIES = "_self_saveable_object_factories"
 _KERAS_LAYERS = "keras.src.backend.tensorflow.layer"  # its children differ in SavedModels only
-# What generated functions of operations call.
+# What generated functions of operations call, and the class of what they return.
 _execute = optional("tensorflow.python.eager.execute", "execute")
+_EagerTensor = optional("tensorflow.python.framework.ops", "EagerTensor")
 
 
 @functools.cache
@@ -142,3 +145,10 @@ def _read_one(variable: Any) -> Any:
     if not variable.is_initialized():
         return None
     return tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype)
+
+
+def tensor_of(array: np.ndarray, dtype: tf.DType) -> tf.Tensor:
+    """A tensor in host memory, perhaps over an array's own, which nobody may change from now on."""
+    if _EagerTensor is None:
+        return tf.constant(array, dtype)  # which copies the array first
+    return _EagerTensor(array, "/device:CPU:0", dtype.as_datatype_enum)

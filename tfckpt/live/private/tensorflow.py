@@ -105,8 +105,6 @@ with needed("tensorflow"):
     uid = _ops.uid  # numbers restorations in order
     Trackable = tf.__internal__.tracking.Trackable
     Delegating = tf.__internal__.tracking.DelegatingTrackableMixin
-    Reference = tf.__internal__.tracking.TrackableReference  # a child and its name
-    GraphView = tf.__internal__.tracking.ObjectGraphView  # what a saver saves
     wrap = tf.__internal__.tracking.wrap  # lists and dicts, as TensorFlow tracks them
     Sharded: Any = tf.__internal__.distribute.ShardedVariable
     # TensorFlow's CheckpointManager calls this method, which tfckpt.Checkpoint overrides.

@@ -11,17 +11,19 @@ opened, and no name is treated as a glob pattern.
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
+import operator
 import re
-from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import CheckpointNotFoundError
-from tfckpt.stored.commits.record_file import DRAFT, MARK, SUFFIX
+from tfckpt.stored.commits.record_file import DRAFT, MARK, SUFFIX, CommitRecord
 from tfckpt.stored.io.explain import DATA
 from tfckpt.stored.io.files import LOCAL, Files, join, reading
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 # Eighteen digits, as save counters have 64 bits.
 _BASE = re.compile(r"(?P<name>.*)-(?P<number>[0-9]{1,18})", re.DOTALL)
@@ -30,28 +32,86 @@ _ENDS = {end.rpartition(".")[2]: end for end in (_INDEX, SUFFIX, DRAFT, MARK)}
 _DATA = re.compile(rf"(?P<base>.*){DATA}", re.DOTALL)
 
 
-class CheckpointKind(str, Enum):
-    """The kind of a checkpoint, as far as its file names show."""
-
-    COMMITTED = "committed"
-    FOREIGN = "foreign"
-    DAMAGED = "damaged"
-    TORN = "torn"
-
-    __str__ = str.__str__
+COMMITTED, FOREIGN, UNCOMMITTED = "committed", "foreign", "uncommitted"
+DAMAGED, TORN = "damaged", "torn"
+_UNRECORDED = CommitRecord()
 
 
-class Candidate(NamedTuple):
-    """A checkpoint; ``prefix`` is ``<directory>/<checkpoint_name>-<number>``."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class CheckpointInfo:
+    """A checkpoint of a directory: what file names say; then its record; then, if listed, the rest.
 
-    number: int
+    Attributes:
+        prefix: its path.
+        number: None where its name has none.
+        state: ``committed``, ``foreign``, ``uncommitted``, ``damaged`` or ``torn``.
+        head: its record without values, where it can be read.
+        nbytes: total size of its files, without those that an older checkpoint has, too.
+        time: Unix time of the save, from the record or else from its newest file.
+        problem: what is wrong with it; "" if nothing.
+        best_by: the metric by which it is the best of its run; "" if it is not.
+        kept: the retention rules that keep it; None where no rules were given.
+        delete: whether these rules would delete it; None where none were given.
+        next: whether they would after one more save; None where none were given.
+        files: what identifies each of its files → the size.
+        shared: bytes of those that an older checkpoint has, too, and its path.
+    """
+
     prefix: str
-    kind: CheckpointKind
+    number: int | None
+    state: str
+    head: CommitRecord | None = None
+    nbytes: int = 0
+    time: float = 0.0
+    problem: str = ""
+    best_by: str = ""
+    kept: tuple[str, ...] | None = None
+    delete: bool | None = None
+    next: bool | None = None
+    files: Mapping[str, int] = dataclasses.field(default_factory=dict, repr=False)
+    shared: tuple[int, str] = (0, "")
+
+    @property
+    def record(self) -> CommitRecord:
+        """Its ``head``; an empty one where there is none."""
+        return self.head or _UNRECORDED
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """Those of its record."""
+        return self.record.metrics
+
+    def to_json(self) -> dict[str, Any]:
+        """One of the ``checkpoints`` in the document of ``tfckpt list --json``."""
+        record, utc, (shared, owner) = self.record, datetime.timezone.utc, self.shared
+        return {
+            "path": self.prefix,
+            "number": self.number,
+            "state": self.state,
+            "time": datetime.datetime.fromtimestamp(self.time, utc).isoformat(),
+            "step": record.step,
+            "epoch": record.epoch,
+            "metrics": dict(record.metrics),
+            "metadata": dict(record.metadata),
+            "best": bool(self.best_by),
+            "finite": record.finite,
+            "nbytes": self.nbytes,
+            "shared": {"nbytes": shared, "path": owner} if shared else None,
+            "problem": self.problem or None,
+            "kept": None if self.kept is None else list(self.kept),
+            "delete": self.delete,
+            "next": self.next,
+            "best_by": self.best_by or None,
+            "preserved": record.number in record.preserved,
+            "versions": dict(record.versions),
+            "lineage": list(map(dataclasses.asdict, record.lineage)),
+            "run": record.run,
+        }
 
 
 def candidates(
     directory: str, checkpoint_name: str | None = "ckpt", files: Files = LOCAL
-) -> list[Candidate]:
+) -> list[CheckpointInfo]:
     """The checkpoints of a directory, torn ones included, highest number first; [] where there are
     none.
 
@@ -61,7 +121,9 @@ def candidates(
     return listed(directory, _listing(directory, files), checkpoint_name)
 
 
-def listed(directory: str, names: Iterable[str], checkpoint_name: str | None) -> list[Candidate]:
+def listed(
+    directory: str, names: Iterable[str], checkpoint_name: str | None
+) -> list[CheckpointInfo]:
     """The same of a directory with these names."""
     parts: dict[str, set[str]] = {part: set() for part in (*_ENDS.values(), "")}
     for name in names:
@@ -83,11 +145,11 @@ def listed(directory: str, names: Iterable[str], checkpoint_name: str | None) ->
         if match is None or checkpoint_name not in (None, match["name"]):
             continue
         if base in indexed:
-            kind = CheckpointKind.COMMITTED if base in committed else CheckpointKind.FOREIGN
+            state = COMMITTED if base in committed else FOREIGN
         else:
-            kind = CheckpointKind.DAMAGED if base in recorded else CheckpointKind.TORN
-        result.append(Candidate(int(match["number"]), directory + base, kind))
-    return sorted(result, reverse=True)
+            state = DAMAGED if base in recorded else TORN
+        result.append(CheckpointInfo(directory + base, int(match["number"]), state))
+    return sorted(result, key=operator.attrgetter("number", "prefix"), reverse=True)
 
 
 def highest_number(

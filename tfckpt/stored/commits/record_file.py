@@ -25,6 +25,7 @@ import os
 import re
 import sys
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
@@ -86,9 +87,9 @@ _DECODER = msgspec.json.Decoder(list[_Entry])
 _ENCODER = msgspec.json.Encoder()
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class CommitRecord:
-    """What a save records about itself.
+    """What a save records about itself: its caller begins it, and each station adds what it knows.
 
     Attributes:
         number: of the checkpoint, TensorFlow's ``save_counter``.
@@ -112,10 +113,10 @@ class CommitRecord:
         outputs: what the models returned for the batch of ``probe=``; None without one.
     """
 
-    number: int
-    inventory: Inventory
-    index_sha256: str
-    created: str
+    number: int = 0
+    inventory: Inventory = dataclasses.field(default_factory=partial(Inventory, "", {}))
+    index_sha256: str = ""
+    created: str = ""
     step: int | None = None
     epoch: int | None = None
     metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)

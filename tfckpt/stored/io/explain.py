@@ -168,27 +168,35 @@ def look(path: str, files: Files) -> Findings:
     return Findings(path, state, tuple(others), fresh)
 
 
-def is_checkpoint(path: str, files: Files) -> bool:
-    """Whether a path means a checkpoint, or a directory of them, and not a text file.
+class PathMeaning(NamedTuple):
+    """What a path means: a checkpoint, a directory of them, or neither, such as a text file.
 
-    The file content decides, except for names that only checkpoints have.
+    Attributes:
+        checkpoint: its path; of Orbax's directories that of a step; "" for none.
+        directory: whether it is a directory of checkpoints.
     """
+
+    checkpoint: str = ""
+    directory: bool = False
+
+
+def meaning_of(path: str, files: Files) -> PathMeaning:
+    """What a path means, by what is there; where nothing is, by names that only checkpoints have.
+
+    In a store nothing but a checkpoint or a directory is meant, so that files are not read.
+    """
+    if files.exists(path + _INDEX):
+        return PathMeaning(path)
+    if (names := _names(path, files)) is not None:
+        itself = path if not names.isdisjoint(SAVED_MODELS) else orbax_step(path, files)
+        return PathMeaning(itself, not itself)
     name = os.path.split(path)[1]
-    if SUFFIX.search(path) or path.endswith(SINGLE_FILES) or name == _STATE:
-        return True
-    if files.exists(path + _INDEX) or _names(path, files) is not None:
-        return True
+    if "://" in path or SUFFIX.search(path) or name.endswith(SINGLE_FILES) or name == _STATE:
+        return PathMeaning(path)
     suppress = contextlib.suppress(OSError, CheckpointError)
     with suppress, contextlib.closing(files.open_read(path)) as handle:
-        return b"\0" in handle.pread(0, _PEEK)
-    return False
-
-
-def is_directory(path: str, files: Files) -> bool:
-    """Whether it is a directory of checkpoints and not itself a checkpoint."""
-    names = _names(path, files)
-    other = names is None or not names.isdisjoint(SAVED_MODELS) or files.exists(path + _INDEX)
-    return not (other or orbax_step(path, files))
+        return PathMeaning(path if b"\0" in handle.pread(0, _PEEK) else "")
+    return PathMeaning()
 
 
 def orbax_step(path: str, files: Files) -> str:
