@@ -27,9 +27,9 @@ class Subject(NamedTuple):
     objects: Mapping[str, Any]
     variables: Sequence[Any]
 
-    def arrays(self) -> list[Any]:
-        """The values of now, sharing memory with the variables."""
-        return [np.asarray(variable.read_value()) for variable in self.variables]
+    @property
+    def nbytes(self) -> int:
+        return sum(each.dtype.size * each.shape.num_elements() for each in self.variables)
 
 
 def values(count: int, nbytes: int) -> Subject:
