@@ -18,10 +18,10 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 import keras  # noqa: F401  imported before the first fork, as TensorFlow is
 
-from benchmarks import names, saves, starts
+from benchmarks import directories, plans, saves
 from benchmarks.measure import Settings, markdown
 
-WORKLOADS = {"saves": saves.run, "names": names.run, "starts": starts.run}
+WORKLOADS = {"saves": saves.run, "plans": plans.run, "directories": directories.run}
 PACKAGES = ("tfckpt", "tensorflow", "keras", "numpy")
 
 

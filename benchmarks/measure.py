@@ -10,6 +10,7 @@ import gc
 import json
 import os
 import random
+import resource
 import statistics
 import sys
 import tempfile
@@ -35,56 +36,82 @@ class Settings(NamedTuple):
     directory: str
 
 
+class Spent(NamedTuple):
+    """What a call took: milliseconds of processor time, and of the clock; or another figure."""
+
+    cpu: float
+    wall: float | None = None
+
+    def by(self, count: int) -> Spent:
+        """Microseconds for each of so many."""
+        return Spent(1000 * self.cpu / count, 1000 * (self.wall or 0) / count)
+
+
 class Row(NamedTuple):
     """One line of the table.
 
     Attributes:
         what: is measured, with its unit at the end.
         ours: of tfckpt, the median.
-        theirs: of TensorFlow, or of what ``beside`` says; None where nobody does the same.
-        beside: whose figure ``theirs`` is.
-        limit: of the machine: the same bytes by system calls alone, in two threads.
+        theirs: of TensorFlow; None where it does not do the same.
+        floor: of the machine: the same bytes by system calls alone, in two threads.
         goal: what tfckpt wants to reach.
     """
 
     what: str
-    ours: float
-    theirs: float | None = None
-    beside: str = "TensorFlow"
-    limit: float | None = None
+    ours: Spent
+    theirs: Spent | None = None
+    floor: Spent | None = None
     goal: str = ""
 
 
-def clock(task: Callable[[], object]) -> float:
-    """Milliseconds that a call takes; what it returns is dropped outside of them."""
-    start = time.perf_counter()
+def clock(task: Callable[[], object], processor: Callable[[], float] | None = None) -> Spent:
+    """What a call spends; what it returns is dropped outside of that.
+
+    ``processor`` is the clock of processor time, by default that of all threads and children.
+    """
+    processor = processor or _processor
+    wall, cpu = time.perf_counter(), processor()
     kept = task()
-    spent = time.perf_counter() - start
+    spent = Spent(1000 * (processor() - cpu), 1000 * (time.perf_counter() - wall))
     del kept
-    return 1000 * spent
+    return spent
+
+
+def _processor() -> float:
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
 
 
 def medians(
-    turns: Mapping[str, Callable[[], Mapping[str, float]]], rounds: int, settings: Settings
-) -> dict[str, dict[str, float]]:
-    """Who takes part → measure → median, all round after round, in another order each time."""
-    found: dict[str, dict[str, list[float]]] = {name: {} for name in turns}
+    turns: Mapping[str, Callable[[], Mapping[str, Spent]]], rounds: int, settings: Settings
+) -> dict[str, dict[str, Spent]]:
+    """Who takes part → measure → medians, all round after round, in another order each time."""
+    found: dict[str, dict[str, list[Spent]]] = {name: {} for name in turns}
     for number in range(-1, 1 if settings.quick else rounds):
         for name in random.Random(SEED + number).sample([*turns], len(turns)):
             gc.collect()
             if not settings.quick:
                 os.sync()
-            for what, value in turns[name]().items():
+            for what, spent in turns[name]().items():
                 if number >= 0:
-                    found[name].setdefault(what, []).append(value)
+                    found[name].setdefault(what, []).append(spent)
     return {
-        name: {what: statistics.median(values) for what, values in measured.items()}
+        name: {
+            what: Spent(*(statistics.median(each) for each in zip(*all_, strict=True)))
+            for what, all_ in measured.items()
+        }
         for name, measured in found.items()
     }
 
 
+def median(task: Callable[[], object], rounds: int, settings: Settings) -> Spent:
+    """Of one who takes part alone."""
+    return medians({"": lambda: {"": clock(task)}}, rounds, settings)[""][""]
+
+
 def in_child(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function returns, through JSON, in a process of its own; None where it was killed."""
+    """What a function returns, through JSON, in a process of its own."""
     sys.stdout.flush()
     with tempfile.TemporaryFile() as result:
         child = os.fork()
@@ -96,33 +123,42 @@ def in_child(function: Callable[..., Any], *arguments: Any) -> Any:
             except BaseException:
                 traceback.print_exc()
             os._exit(1)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        if status > 0:
+        if status := os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
             raise RuntimeError(f"a child of {function.__name__} ended with {status}")
         result.seek(0)
-        return json.loads(result.read()) if status == 0 else None
+        return json.loads(result.read())
 
 
 def rows_in_child(function: Callable[..., list[Row]], *arguments: Any) -> list[Row]:
-    found = in_child(function, *arguments)
-    if found is None:
-        raise RuntimeError(f"a child of {function.__name__} was killed: out of memory?")
-    return [Row(*row) for row in found]
+    rows = []
+    for what, *figures, goal in in_child(function, *arguments):
+        rows.append(Row(what, *(each and Spent(*each) for each in figures), goal))
+    return rows
 
 
 def markdown(rows: list[Row]) -> str:
     lines = [
-        "| | tfckpt | TensorFlow | × | limit | of it | goal |",
-        "|---|--:|--:|--:|--:|--:|---|",
+        "| | processor: tfckpt | TensorFlow | × | floor "
+        "| clock: tfckpt | TensorFlow | × | floor | of it | goal |",
+        f"|---|{'--:|' * 9}---|",
     ]
     for row in rows:
-        theirs = f"{_shown(row.theirs)}{'' if row.beside == 'TensorFlow' else f', {row.beside}'}"
-        times = _shown(row.theirs and row.theirs / row.ours)
-        of_limit = _shown(row.limit and row.ours / row.limit)
-        cells = (row.what, _shown(row.ours), theirs if row.theirs else "", times)
-        lines.append(f"| {' | '.join((*cells, _shown(row.limit), of_limit, row.goal))} |")
+        ours, none = row.ours, Spent(0)
+        theirs, floor = row.theirs or none, row.floor or none
+        cells = [
+            ours.cpu,
+            theirs.cpu,
+            theirs.cpu / ours.cpu,
+            floor.cpu,
+            ours.wall,
+            theirs.wall,
+            theirs.wall and ours.wall and theirs.wall / ours.wall,
+            floor.wall,
+            floor.wall and ours.wall and ours.wall / floor.wall,
+        ]
+        lines.append(f"| {' | '.join((row.what, *map(_shown, cells), row.goal))} |")
     return "\n".join(lines)
 
 
 def _shown(value: float | None) -> str:
-    return "" if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return "" if not value else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -1,12 +1,11 @@
-"""What is saved and restored: variables in a list, a transformer, ResNet50.
+"""What is saved and restored: variables in a list, and models with their Adam.
 
 All values, an optimizer's slots too, are random: zeros would be compressed by those who compress.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -14,36 +13,23 @@ import tensorflow as tf
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-BLOCKS, WIDTH, HEADS, WORDS, LENGTH = 12, 768, 12, 30_522, 512
+BLOCKS, WIDTH, HEADS, WORDS = 12, 768, 12, 30_522
 
 
-@dataclasses.dataclass(frozen=True)
-class Subject:
+class Subject(NamedTuple):
     """Live objects.
 
     Attributes:
         objects: by keyword, as ``tf.train.Checkpoint`` takes them.
         variables: all ``tf.Variable`` that are in them.
-        model: a compiled Keras model, where there is one.
     """
 
     objects: Mapping[str, Any]
     variables: Sequence[Any]
-    model: Any = None
 
     @property
     def nbytes(self) -> int:
-        return sum(self.sizes)
-
-    @property
-    def sizes(self) -> list[int]:
-        """Bytes of each value, largest first."""
-        return sorted((v.dtype.size * v.shape.num_elements() for v in self.variables), reverse=True)
-
-    def arrays(self) -> dict[str, Any]:
-        """The values of now, sharing memory with the variables."""
-        values = (variable.read_value() for variable in self.variables)
-        return {f"value_{n}": np.asarray(value) for n, value in enumerate(values)}
+        return sum(each.dtype.size * each.shape.num_elements() for each in self.variables)
 
 
 def values(count: int, nbytes: int) -> Subject:
@@ -53,16 +39,38 @@ def values(count: int, nbytes: int) -> Subject:
     return Subject({"values": variables}, variables)
 
 
-def transformer(*, small: bool = False) -> Subject:
-    """An encoder as BERT's, 109 million parameters, with Adam."""
+class Block(tf.Module):  # type: ignore[misc]
+    """One that leads back to its network, and to the block before it."""
+
+    def __init__(self, network: Any, before: Any) -> None:
+        super().__init__()
+        self.network, self.before = network, before
+        self.weight = tf.Variable(_random(64))
+
+
+def with_back_references(count: int) -> Subject:
+    network = tf.Module()
+    network.blocks = []
+    for _ in range(count):
+        network.blocks.append(Block(network, network.blocks[-1] if network.blocks else None))
+    return Subject({"network": network}, network.variables)
+
+
+def mlp(*, small: bool = False) -> Subject:
+    import keras
+
+    layers = [keras.layers.Dense(64, name=f"dense_{n}") for n in range(1 if small else 8)]
+    return _with_adam(keras.Sequential([keras.Input((64,)), *layers]))
+
+
+def bert(*, small: bool = False) -> Subject:
+    """An encoder as BERT's, 109 million parameters."""
     import keras
 
     blocks, width, heads, words = (1, 32, 2, 64) if small else (BLOCKS, WIDTH, HEADS, WORDS)
     layers = keras.layers
     tokens = keras.Input((None,), dtype="int32", name="tokens")
-    places = keras.Input((None,), dtype="int32", name="places")
     x = layers.Embedding(words, width, name="words")(tokens)
-    x = x + layers.Embedding(LENGTH, width, name="positions")(places)
     for n in range(blocks):
         attention = layers.MultiHeadAttention(heads, width // heads, name=f"attention_{n}")
         y = layers.LayerNormalization(name=f"norm_{n}_a")(x)
@@ -70,9 +78,7 @@ def transformer(*, small: bool = False) -> Subject:
         y = layers.LayerNormalization(name=f"norm_{n}_b")(x)
         y = layers.Dense(4 * width, activation="relu", name=f"wide_{n}")(y)
         x = x + layers.Dense(width, name=f"narrow_{n}")(y)
-    x = layers.LayerNormalization(name="norm")(x)
-    outputs = layers.Dense(2, name="classes")(x)
-    return _with_adam(keras.Model([tokens, places], outputs))
+    return _with_adam(keras.Model(tokens, layers.Dense(2, name="classes")(x)))
 
 
 def resnet50(*, small: bool = False) -> Subject:
@@ -90,7 +96,6 @@ def _with_adam(model: Any) -> Subject:
     import keras
 
     optimizer = keras.optimizers.Adam(1e-4)
-    model.compile(optimizer, "mse")
     optimizer.build(model.trainable_variables)
     variables = [variable.value for variable in (*model.variables, *optimizer.variables)]
     block = _random(max(variable.shape.num_elements() for variable in variables))
@@ -98,9 +103,8 @@ def _with_adam(model: Any) -> Subject:
         if variable.dtype == tf.float32 and variable.shape.rank:
             count = variable.shape.num_elements()
             variable.assign(block[:count].reshape(variable.shape))
-    return Subject({"model": model, "optimizer": optimizer}, variables, model)
+    return Subject({"model": model, "optimizer": optimizer}, variables)
 
 
 def _random(count: int) -> Any:
-    """Small and positive, so that training goes on with them as weights, and as slots."""
     return np.random.default_rng(0).random(count, np.float32) * np.float32(0.01)

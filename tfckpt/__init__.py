@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tfckpt.live.checkpoint import Checkpoint
     from tfckpt.manager.checkpoint_manager import CheckpointManager
     from tfckpt.manager.directory import SaveReport
-    from tfckpt.pages.report_page import report_page
+    from tfckpt.pages.run_page import report_page
     from tfckpt.planning import Plan, RestoreReport, Status
     from tfckpt.policy import Policy
     from tfckpt.run import Run
@@ -71,7 +71,7 @@ _LAZY = {
     "list_checkpoints": "tfckpt.tools.listing",
     "plan": "tfckpt.calls",
     "register_adaptation": "tfckpt.live.adapt",
-    "report_page": "tfckpt.pages.report_page",
+    "report_page": "tfckpt.pages.run_page",
     "restore": "tfckpt.calls",
     "suggest": "tfckpt.calls",
     "verify": "tfckpt.tools.verification",

@@ -179,7 +179,7 @@ def resume(
     try:
         loaded = load_config(config)
     except PolicyError as error:
-        raise _of_arguments(error, save_freq, include) from None
+        raise _of_arguments(error, save_freq) from None
     if monitor is _VAL_LOSS:
         loaded = _where_measured(loaded)
     run = from_config(loaded, model=model, **objects)
@@ -208,7 +208,7 @@ def _check_order(model: Any, directory: Any) -> None:
         raise TypeError(f"resume(model, directory): the directory must be a path, found {found}")
 
 
-def _of_arguments(error: PolicyError, save_freq: Any, include: Any) -> PolicyError:
+def _of_arguments(error: PolicyError, save_freq: Any) -> PolicyError:
     """The error in terms of the arguments, from one about the config made of them."""
     problems = []
     for problem in error.problems:
@@ -218,8 +218,8 @@ def _of_arguments(error: PolicyError, save_freq: Any, include: Any) -> PolicyErr
         if path == "manager.save.every_steps" and isinstance(save_freq, str):
             text = f"save_freq: expected 'epoch' or a number of batches, found {save_freq!r}"
         hint = problem.hint
-        if path == "manager.include" and isinstance(include, list | tuple):
-            hint = f"it says what a save writes; for the restore, policy={{'include': {include}}}"
+        if path == "manager.include" and not hint:
+            hint = "it says what a save writes; a restore has policy={'include': […]}"
         problems.append(Problem(text, hint=hint))
     return PolicyError("tfckpt.callbacks.resume", list(dict.fromkeys(problems)))
 

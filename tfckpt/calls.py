@@ -17,22 +17,25 @@ from tfckpt.live.advice import PolicyCall, adding_call
 from tfckpt.live.arguments import (
     BY_CONFIG,
     BY_POLICY,
-    checked,
+    OBJECTS,
+    check_arguments,
     holds_object,
     keys_and_objects,
     one_policy,
 )
+from tfckpt.live.checkpoint import Checkpoint
 from tfckpt.live.inventory import collect
 from tfckpt.live.private.tensorflow import naming_what_is_gone
+from tfckpt.live.restore import RestoreSource
 from tfckpt.policy import STRICT, Config, Policy, Restore, Source, load_config, load_policy
 from tfckpt.policy.load import has_config_name
 from tfckpt.policy.messages import show_value
 from tfckpt.run import Run
 from tfckpt.stored.commits.discovery import candidates
-from tfckpt.stored.io.explain import is_checkpoint, is_directory, not_found, orbax_step, shown
+from tfckpt.stored.io.explain import PathMeaning, meaning_of, not_found, shown
 from tfckpt.stored.io.files import LOCAL, absolute, files_of
 from tfckpt.training.moment import check_step
-from tfckpt.training.restore_by_config import plan_by_config, restore_by_config, warn_of
+from tfckpt.training.resumption import plan_from, restore_from, warn_of
 
 if TYPE_CHECKING:
     from tfckpt.core.inventory import Inventory
@@ -62,12 +65,13 @@ def from_config(config: ConfigSource, model: Any = None, /, **objects: Any) -> R
     'ckpt-1'
     """
     path = _path(config)
-    if path is not None and _is_checkpoint(path):
+    meant = _meaning_of(path)
+    if path is not None and any(meant):
         hint = (
             f"to restore from it once, call `tfckpt.restore({path!r}, model=model)`; a config says "
             "`restore: {path: …}` or `restore: {directory: …}`"
         )
-        what = "is a directory" if is_directory(path, files_of(path)) else "is a checkpoint"
+        what = "is a directory" if meant.directory else "is a checkpoint"
         raise PolicyError(path, [Problem(f"{what}, not a config", hint=hint)])
     call = "from_config(config, model=model)"
     return Run(_loaded(call, config), _objects(call, model, objects))
@@ -113,7 +117,7 @@ def restore(
     """
     given = _arguments("restore", source, model, objects, policy=policy, select=select)
     with adding_call(given.call):
-        report = restore_by_config(given.config, given.objects, given.counter).report
+        report, _ = restore_from(given.source, given.objects, given.counter)
     warn_of(report)
     return report
 
@@ -130,7 +134,7 @@ def plan(
 ) -> Plan:
     """The plan that :func:`restore` would carry out; assigns nothing."""
     given = _arguments("plan", source, model, objects, policy=policy, select=select)
-    return plan_by_config(given.config, given.objects, given.counter)
+    return plan_from(given.source, given.objects, given.counter)
 
 
 def suggest(
@@ -175,7 +179,7 @@ def inventory(model: Any = None, /, **objects: Any) -> Inventory:
     ['model/out/bias', 'model/out/kernel']
     """
     objects = _with_model(model, objects)
-    checked(objects)
+    check_arguments(None, objects, OBJECTS)
     return collect(objects).inventory
 
 
@@ -195,7 +199,7 @@ def _objects(call: str, model: Any, objects: Mapping[str, Any]) -> dict[str, Any
 class _Arguments(NamedTuple):
     """What ``restore`` and ``plan`` make of theirs; ``call`` is how a policy would be passed."""
 
-    config: Config
+    source: Config | RestoreSource
     objects: Mapping[str, Any]
     counter: Any = None
     call: PolicyCall | None = None
@@ -214,12 +218,13 @@ def _arguments(
         raise CheckpointNotFoundError("None was given as the source", hint=hint)
     call, path = f"{name}(source, model=model)", _path(source)
     keys, objects = keys_and_objects(objects)
-    if path is not None and _is_checkpoint(path):
+    meant = _meaning_of(path)
+    if path is not None and any(meant):
         policy = _policy(one_policy(given["policy"], keys))
-        config = _config_of(path, policy, given["select"])
+        found = _source_at(path, meant, policy, given["select"])
         objects = _objects(call, model, objects)
-        checked(objects, BY_POLICY)
-        return _Arguments(config, objects, call=PolicyCall.of(path, objects, None))
+        check_arguments(None, objects, BY_POLICY)
+        return _Arguments(found, objects, call=PolicyCall.of(path, objects, None))
     if path is not None and not has_config_name(path) and not LOCAL.exists(path):
         message = f"there is neither a checkpoint nor a config file {absolute(path)}"
         raise CheckpointNotFoundError(message, hint=not_found(path, LOCAL).hint)
@@ -229,36 +234,37 @@ def _arguments(
         message = f"a config has its own policies, but {what} was passed as well"
         raise PolicyError(ARGUMENTS, [Problem(message, hint=hint)])
     config, objects = _loaded(call, source), _objects(call, model, objects)
-    counter = checked(objects, BY_CONFIG).save_counter
+    check_arguments(None, objects, BY_CONFIG)
     if "step" in objects:
         check_step(objects["step"])
-    return _Arguments(config, objects, counter)
+    return _Arguments(config, objects, Checkpoint(**objects).save_counter)
 
 
 def _path(source: object) -> str | None:
     return os.fspath(source) if isinstance(source, str | os.PathLike) else None
 
 
-def _is_checkpoint(path: str) -> bool:
-    """Whether a path is one, or a directory, rather than a config."""
-    if has_config_name(path):
-        return False
-    return "://" in path or is_checkpoint(path, files_of(path))
+def _meaning_of(path: str | None) -> PathMeaning:
+    """Whether the first argument is the path of a checkpoint or of a directory, or a config."""
+    if path is None or has_config_name(path):
+        return PathMeaning()
+    return meaning_of(path, files_of(path))
 
 
-def _config_of(path: str, policy: Policy, select: Any) -> Config:
-    """The config that restores a checkpoint, or one of a directory."""
-    if is_directory(path, files_of(path)):
+def _source_at(
+    path: str, meant: PathMeaning, policy: Policy, select: Any
+) -> Config | RestoreSource:
+    """A checkpoint, or the config that restores one of a directory."""
+    if meant.directory:
         selected = {} if select is None else {"select": select}
         name = _checkpoint_name(path)
         source = Source(directory=path, checkpoint_name=name, policy=policy, **selected)
-    elif select is None:
-        source = Source(path=orbax_step(path, files_of(path)) or path, policy=policy)
-    else:
+        return Config(version=1, restore=Restore(first_of=(source,)))
+    if select is not None:
         hint = "leave `select` out, or pass the directory"
         problem = Problem(f"`select` is for a directory, but {path} is a checkpoint", hint=hint)
         raise PolicyError(ARGUMENTS, [problem])
-    return Config(version=1, restore=Restore(first_of=(source,)))
+    return RestoreSource(meant.checkpoint, policy)
 
 
 def _checkpoint_name(directory: str) -> str:

@@ -20,8 +20,13 @@ from tfckpt.manager.checkpoint_manager import CheckpointManager
 from tfckpt.training.callback import callback_for
 from tfckpt.training.fits import Fits
 from tfckpt.training.moment import Moment, check_step
-from tfckpt.training.restore_by_config import plan_by_config, restore_by_config, warn_of
-from tfckpt.training.resumption import Restoration, Resumption, check_keywords
+from tfckpt.training.resumption import (
+    Resumption,
+    check_keywords,
+    plan_from,
+    restore_from,
+    warn_of,
+)
 from tfckpt.training.saves import Saves
 
 if TYPE_CHECKING:
@@ -99,30 +104,30 @@ class Run:
             RefusedError: the plan has errors.
             RestoreError: the config has no ``restore`` section.
         """
-        found = self.find()
-        self.restored(found)
-        resumed = found.resumption
+        report, resumed = self.find()
+        self.restored(report, resumed)
         alone = workers_among(self._objects) is None  # else each draws from its own generators
         if alone and resumed is not None and resumed.position is None:
             resumed.put_generators()
-        warn_of(found.report)
-        return found.report
+        warn_of(report)
+        return report
 
     @in_turn
-    def find(self, fit: int | None = None) -> Restoration:
+    def find(self, fit: int | None = None) -> tuple[RestoreReport, Resumption | None]:
         """Restore; for a ``fit`` only check what it restores at the saved position."""
-        self.checkpoint._background.failure()  # waits; sync raises the error of a save
+        checkpoint = self.checkpoint
+        checkpoint._background.failure()  # waits; sync raises the error of a save
+        counter, lineage = checkpoint.save_counter, checkpoint._lineage
         with adding_call(self.call):
-            return restore_by_config(self.config, self._objects, self.checkpoint.save_counter, fit)
+            return restore_from(self.config, self._objects, counter, lineage, fit=fit)
 
-    def restored(self, found: Restoration) -> None:
+    def restored(self, report: RestoreReport, resumption: Resumption | None) -> None:
         """Record what was restored."""
-        if (prepared := found.prepared) is not None:
-            self.checkpoint._lineage = self.checkpoint._lineage.after(prepared)
-            self.resumption = found.resumption
-            self.epoch = found.resumption.epoch if found.resumption else 0
+        if report.path:
+            self.resumption = resumption
+            self.epoch = resumption.epoch if resumption else 0
         self.saves.restored()
-        self.report = found.report
+        self.report = report
 
     def follow(self, other: Run) -> None:
         """Continue another run of the same objects in the same directory."""
@@ -141,7 +146,7 @@ class Run:
             RestoreError: the config has no ``restore`` section.
         """
         self.checkpoint._background.failure()
-        return plan_by_config(self.config, self._objects, self.checkpoint.save_counter)
+        return plan_from(self.config, self._objects, self.checkpoint.save_counter)
 
     def save(
         self,

@@ -150,7 +150,7 @@ def test_tensorflow_keras_and_flags_are_imported_only_where_they_belong() -> Non
 SPARED = {
     *(f"tfckpt.{name}" for name in ("live", "manager", "core.names", "policy", "run", "training")),
     *(f"tfckpt.stored.formats.{name}" for name in ("keras_files", "safetensors", "saved_model")),
-    *(f"tfckpt.stored.formats.{name}" for name in ("saver_v1", "tf1_names", "unrecorded")),
+    *(f"tfckpt.stored.formats.{name}" for name in ("tf1_names", "unrecorded")),
     *(f"tfckpt.{name}" for name in ("stored.io.locks", "stored.io.preallocate", "tools.listing")),
     *(f"tfckpt.stored.commits.{name}" for name in ("commit", "new_file", "writer_lock")),
     *("absl", "h5py", "keras", "pydantic", "rich", "tensorflow", "tf_keras", "yaml"),
@@ -204,6 +204,8 @@ def test_a_look_at_a_checkpoint_imports_no_more_than_it_uses(tmp_path: Path) -> 
         assert "tfckpt.stored.bundles.bundle" in imported
         places = tuple(f"{name}." for name in spared)
         assert not [name for name in imported if f"{name}.".startswith(places)]
+    imported = json.loads(printed(IMPORTED, "prune", str(tmp_path), "--keep", "latest=1"))
+    assert not {"tensorflow", "keras", "tf_keras"} & {*imported}
 
 
 def test_public_names_are_listed_in_order_and_are_all_there() -> None:

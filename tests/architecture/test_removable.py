@@ -22,7 +22,7 @@ PARTS = {
     "suggestions": ["planning.suggestion", "planning.suggested"],
     "Keras's files": [
         *("stored.formats.keras_files", "stored.formats.hdf5", "stored.formats.keras2_h5"),
-        *("stored.formats.keras_objects", "stored.formats.keras_layers"),
+        "stored.formats.keras_objects",
     ],
     "Orbax": ["stored.formats.orbax"],
     "safetensors": ["stored.formats.safetensors"],

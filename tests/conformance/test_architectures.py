@@ -172,13 +172,21 @@ def test_shadows_of_tf1(tmp_path, flavour):
     keys = "out/kernel", "out/bias", "out/kernel/ExponentialMovingAverage"
     kernel, bias, shadow = (saved.values[key] for key in keys)
     model = network(flavour)
-    tfckpt.restore(saved.path, model, ema="ignore", include=["model/**"])
+    tfckpt.restore(saved.path, model, include=["model/**"])
     np.testing.assert_equal(read(model), [kernel, bias])
     report = tfckpt.restore(saved.path, model, ema="prefer", include=["model/**"])
     np.testing.assert_equal(read(model), [shadow, bias])
     assert "ema: the moving average" in str(report)
-    with pytest.raises(tfckpt.RefusedError, match="no moving average of it"):
-        tfckpt.restore(saved.path, model, ema="only", include=["model/**"])
+    alone = {
+        "include": ["model/**"],
+        "exclude_checkpoint": ["model/**"],
+        "rename": [{"checkpoint": "optimizer/moving_average/**", "model": "model/**"}],
+    }
+    with pytest.raises(tfckpt.RefusedError, match="model/out/bias"):
+        tfckpt.restore(saved.path, model, policy=alone)
+    model.get_layer("out").kernel.assign(kernel)
+    tfckpt.restore(saved.path, model, policy={**alone, "expect_missing": ["model/out/bias"]})
+    np.testing.assert_equal(read(model), [shadow, bias])
 
 
 @pytest.mark.parametrize("writer", [tf.train, tfckpt], ids=["tf", "tfckpt"])
@@ -196,6 +204,6 @@ def test_averages_of_keras_optimizers(tmp_path, flavour, writer):
     averages = model.get_weights()
     assert not np.array_equal(weights[0], averages[0])
     other = network(flavour)
-    for ema, wanted in (("only", averages), ("ignore", weights)):
-        tfckpt.restore(path, other, ema=ema, include=["model/**"])
+    for keys, wanted in (({"ema": "prefer"}, averages), ({}, weights)):
+        tfckpt.restore(path, other, **keys, include=["model/**"])
         np.testing.assert_equal(other.get_weights(), wanted)

@@ -84,7 +84,15 @@ def test_the_whole_corpus_is_read_without_tensorflow():
     assert out.stdout == "False\n"
 
 
-@pytest.mark.parametrize("name", ITEMS)
+@pytest.mark.parametrize("name", [n for n in ITEMS if ITEMS[n]["kind"] == "tf1_saver_v1"])
+def test_a_file_of_version_1_is_refused(name):
+    for command in ("inspect", "verify"):
+        ended = run(command, path_of(name))
+        assert ended.status == 1
+        assert "tf.raw_ops.SaveV2(" in ended.out + ended.err
+
+
+@pytest.mark.parametrize("name", [n for n in ITEMS if ITEMS[n]["kind"] != "tf1_saver_v1"])
 def test_inspect_in_every_view_and_verify(name):
     path, status = path_of(name), 1 if absent(name) else 0
     found = document("inspect", path, "--values", status=status)

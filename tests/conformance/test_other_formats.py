@@ -1,13 +1,15 @@
 """SavedModels, TF1's first format, files that hold no training, and files exported."""
 
-import hashlib
-import random
+import itertools
+import textwrap
 from pathlib import Path
 
+import h5py
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from zoo.command_line import run
 from zoo.graphs import dense, save, v1
 from zoo.pasted import equal
 
@@ -15,14 +17,11 @@ import tfckpt
 from tfckpt.cli.main import main
 from tfckpt.errors import (
     CheckpointError,
-    CheckpointNotFoundError,
     DamagedCheckpointError,
     RefusedError,
     UnsupportedCheckpointError,
 )
 from tfckpt.stored.formats.open import open_checkpoint
-
-V1 = v1.train.SaverDef.V1
 
 
 def read_all(path, kind=None):
@@ -120,96 +119,70 @@ NUMBERS = np.array([[0, 1, -1], [127, -128, 5]])
 
 
 def typed():
+    """Variables by turns on two devices, the parts of one as well."""
+    part = itertools.count()
+
+    def device(op):
+        return f"/cpu:{next(part) % 2}" if op.type in ("VarHandleOp", "VariableV2") else ""
+
     texts = tf.constant([[b"a", b""], [b"x" * 300, b"\0\xff"]])
-    v1.get_variable("string", initializer=texts, use_resource=False)
-    for dtype in DTYPES:
-        v1.get_variable(dtype, initializer=tf.cast(NUMBERS, dtype), use_resource=False)
-    v1.get_variable("scalar", initializer=tf.constant(2.5))
-    v1.get_variable("empty", initializer=tf.zeros((0, 3)))
-    v1.get_variable("big", (300, 1000))
-    v1.get_variable("odd", initializer=tf.constant([1.0, 2.0]))
+    with v1.device(device):
+        v1.get_variable("string", initializer=texts, use_resource=False)
+        for dtype in DTYPES:
+            v1.get_variable(dtype, initializer=tf.cast(NUMBERS, dtype), use_resource=False)
+        v1.get_variable("scalar", initializer=tf.constant(2.5))
+        v1.get_variable("empty", initializer=tf.zeros((0, 3)))
+        v1.get_variable("parted", (10, 4), partitioner=v1.fixed_size_partitioner(4))
 
 
-@pytest.fixture(scope="module")
-def single(tmp_path_factory):
-    path = tmp_path_factory.mktemp("single") / "model.ckpt-3"
-    odd = {"odd": "odd\0 näme"}
-    return save(path, typed, version=V1, names=lambda n: odd.get(n, n), initial=True)
+@pytest.fixture(scope="module", params=[False, True], ids=["one file", "several files"])
+def first_format(request, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("v1")
+    path = directory / "model.ckpt-3"
+    saved = save(path, typed, version=v1.train.SaverDef.V1, sharded=request.param, initial=True)
+    assert (len(list(directory.glob("model*"))) > 1) == request.param
+    return saved
 
 
-@pytest.fixture(scope="module")
-def sharded(tmp_path_factory):
-    """Two files; one variable in four parts that lie in both."""
-
-    def placed():
-        part = iter(range(4))
-
-        def device(op):
-            return f"/cpu:{next(part) % 2}" if op.type == "VarHandleOp" else ""
-
-        for number in (0, 1):
-            with v1.device(f"/cpu:{number}"):
-                v1.get_variable(f"on_{number}", (3, 2))
-        with v1.device(device):
-            v1.get_variable("parted", (10, 4), partitioner=v1.fixed_size_partitioner(4))
-
-    return save(
-        tmp_path_factory.mktemp("sharded") / "model.ckpt-3", placed, version=V1, sharded=True
-    )
-
-
-def test_it_reads_and_lists_as_tensorflow_does(single):
-    found = read_all(single.path, "tf1_saver_v1")
-    np.testing.assert_equal(found, single.values)
-    assert all(found[name].dtype == value.dtype for name, value in single.values.items())
-    reader = v1.train.NewCheckpointReader(single.path)
-    with open_checkpoint(single.path, roots={}) as stored:
-        entries = stored.inventory.entries.values()
-        assert {e.key: list(e.shape) for e in entries} == reader.get_variable_to_shape_map()
-        types = {key: dtype.name for key, dtype in reader.get_variable_to_dtype_map().items()}
-        assert {e.key: e.dtype for e in entries} == types
-        stored.values.verify(entry.key for entry in entries)
-        content = Path(single.path).read_bytes()
-        assert stored.values.digest == hashlib.sha256(content).hexdigest()
+def test_a_file_of_version_1_is_converted_by_the_lines_that_refuse_it(first_format):
+    """From the prefix, from TensorFlow's name for several files, and from one of them."""
+    stem = first_format.path.partition("-?")[0]
+    parts = [str(path) for path in Path(stem).parent.glob("model*") if "-v2" not in path.name]
+    for path in {stem, first_format.path, *parts}:
+        with pytest.raises(UnsupportedCheckpointError, match="format version 1") as refused:
+            open_checkpoint(path)
+        lines = textwrap.dedent(refused.value.hint.partition("\n")[2])
+        assert len(lines.splitlines()) == 1 + 4
+        exec(lines, {})
+        whole = {name: v for name, v in first_format.values.items() if "part_" not in name}
+        whole["parted"] = np.concatenate(
+            [first_format.values[f"parted/part_{n}"] for n in range(4)]
+        )
+        np.testing.assert_equal(read_all(f"{stem}-v2", "tf1_saver"), whole)
+        with pytest.raises(CheckpointError, match="RestoreV2"):
+            tfckpt.restore(path, sequential(keras, None))
+        assert lines.splitlines()[-1] in run("inspect", path).err
 
 
-def test_shards_and_parts_become_one_and_a_missing_file_is_named(sharded, tmp_path):
-    directory = Path(sharded.path).parent
-    names = sorted(path.name for path in directory.glob("model*"))
-    assert names == [f"model.ckpt-3-0000{n}-of-00002" for n in (0, 1)]
-    whole = {name: value for name, value in sharded.values.items() if "part_" not in name}
-    whole["parted"] = np.concatenate([sharded.values[f"parted/part_{n}"] for n in range(4)])
-    for prefix in (sharded.path, str(directory / "model.ckpt-3")):
-        np.testing.assert_equal(read_all(prefix, "tf1_saver_v1"), whole)
-    (tmp_path / names[1]).write_bytes((directory / names[1]).read_bytes())
-    missing = "this file of the checkpoint is missing"
-    with pytest.raises(DamagedCheckpointError, match=missing) as caught:
-        open_checkpoint(str(tmp_path / "model.ckpt-3"))
-    assert caught.value.path == str(tmp_path / names[0])
+def test_whatever_ends_like_a_table_is_one_error(tmp_path):
+    """Also without anything in it: only its first and last bytes are looked at."""
+    written = tf.train.Checkpoint(v=tf.Variable(1.0)).write(str(tmp_path / "ckpt"))
+    index = Path(f"{written}.index").read_bytes()
+    for content, error in ((b"\0" * 40 + index[-8:], "version 1"), (index, "is the index of")):
+        (tmp_path / "odd").write_bytes(content)
+        with pytest.raises(CheckpointError, match=error):
+            open_checkpoint(str(tmp_path / "odd"))
 
 
-def test_mutants_are_errors_of_the_package_or_right(single, tmp_path):
-    """Bits flipped, pieces cut out and doubled: never another exception, never other numbers."""
-    content = Path(single.path).read_bytes()
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}")
-    rng = random.Random(seed)
-    for number in range(60):
-        copy = bytearray(content)
-        at = rng.choice([rng.randrange(len(copy)), len(copy) - 1 - rng.randrange(3000)])
-        kind = number % 3
-        if kind == 0:
-            copy[at] ^= 1 << rng.randrange(8)
-        elif kind == 1:
-            del copy[at : at + rng.randrange(1, 5000)]
-        else:
-            copy[at:at] = copy[at : at + rng.randrange(1, 500)]
-        (tmp_path / "mutant").write_bytes(copy)
-        try:
-            found = read_all(str(tmp_path / "mutant"))
-        except (DamagedCheckpointError, UnsupportedCheckpointError, CheckpointNotFoundError):
-            continue
-        np.testing.assert_equal(found, single.values)
+def test_factors_of_keras_hub_are_left_to_its_own_loader(tmp_path):
+    """As ``Backbone.save_lora_weights`` of KerasHub writes them, by the index of a layer."""
+    path = str(tmp_path / "gemma.lora.h5")
+    with h5py.File(path, "w") as file:
+        file["lora/vars/rank"] = 2
+        file["lora/3/vars/lora_kernel_a"] = np.zeros((4, 2))
+    with pytest.raises(UnsupportedCheckpointError, match="KerasHub") as refused:
+        tfckpt.restore(path, sequential(keras, None))
+    assert f"`model.backbone.load_lora_weights({path!r})`" in str(refused.value)
 
 
 # --- Files that hold no training ---

@@ -13,6 +13,7 @@ from zoo.optimizers import compiled
 
 import tfckpt
 from tfckpt.live import generators
+from tfckpt.live.private import graph as private_graph
 from tfckpt.live.private import keras as private_keras
 
 
@@ -36,14 +37,18 @@ NAMES = {
     ),
     "graph view": (
         lambda: tf.train.Checkpoint(ROOT)._saver._graph_view,
-        "breadth_first_traversal attached_dependencies root",
+        "attached_dependencies root",
     ),
     "Trackable": (
         tf.Module,
         "_serialize_to_tensors _restore_from_tensors _gather_saveables_for_checkpoint "
         "_trackable_children",
     ),
-    "variable": (lambda: tf.Variable(1.0), "_handle _save_slice_info"),
+    "what is tracked": (
+        lambda: tf.train.Checkpoint(v=tf.Variable(1.0)),
+        f"_checkpoint_dependencies {private_graph.TRACKED}",
+    ),
+    "variable": (lambda: tf.Variable(1.0), "_handle _dtype _save_slice_info _shared_name"),
     "Keras 3 layer": (
         lambda: keras.layers.Dropout(0.5),
         "_flatten_layers _trainable_variables _non_trainable_variables _seed_generators built "

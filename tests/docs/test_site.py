@@ -15,7 +15,7 @@ from tfckpt.cli.parser import parsers
 
 PROJECT = Path(__file__).resolve().parents[2]
 DOCS = PROJECT / "docs"
-MOST_WORDS = 20_000
+MOST_WORDS = 16_500
 LINK = re.compile(r'<(?:a|img|link|script)[^>]* (?:href|src)="([^"]+)"')
 LOADS = re.compile(r'<(?:script|img|iframe)[^>]* src="https?:[^"]+"|<link[^>]* href="https?:[^>]+')
 COMMANDS = parsers()[1]
@@ -69,11 +69,7 @@ def test_the_pages_have_no_more_words_than_somebody_reads() -> None:
     assert len([word for word in written if re.search(r"\w", word)]) <= MOST_WORDS
 
 
-def test_each_command_has_its_usage_a_section_with_its_help_and_a_schema(site: Path) -> None:
-    shown = re.search(r"```text\n(.*?)\n```", text(DOCS / "cli.md"), re.DOTALL)
-    assert shown is not None
-    indent, usages = len("usage: "), [command.format_usage() for command in COMMANDS.values()]
-    assert shown[1] == "\n".join(line[indent:] for u in usages for line in u.splitlines())
+def test_each_command_has_a_section_with_its_help_and_a_schema(site: Path) -> None:
     page = unescape(text(site / "cli.html"))
     for name, command in COMMANDS.items():
         word = name.replace(" ", "-")
@@ -113,4 +109,4 @@ def test_a_quoted_message_is_one_of_tfckpt() -> None:
                 quoted += 1
                 wrong += [quote] if not any(one in texts for one in fragments) else []
     assert not wrong
-    assert quoted > 20
+    assert quoted > 15

@@ -119,7 +119,12 @@ SCENARIOS: dict[str, tuple[Step, ...]] = {
     "keep one": (Step("number", 1), Step("number", 2), Step("number", 3)),
     "over": (save("ckpt-1", 1), save("ckpt-1", 2), save("ckpt-1", 3)),
     "again": (save("ckpt-1", 1), Step("delete", ABSENT, "ckpt-1"), save("ckpt-1", 2)),
+    "of a saver": (
+        save(protocol.WITH_SAVER, 1),
+        Step("delete", ABSENT, protocol.WITH_SAVER),
+    ),
     "move away": (save("ckpt-1", 1), save("ckpt-2", 2), Step("quarantine", 1, "ckpt-1")),
+    "the newest away": (Step("number", 1), Step("number", 2), Step("quarantine", 2, "ckpt-2")),
     "export": (save("ckpt-1", 1), Step("export", 1, "all.npz")),
     "fixed name": (save("best", 1), save("best", 2), save("best", 3)),
 }
@@ -175,6 +180,7 @@ class Ledger:
         if step.kind == "quarantine":
             self.moving = self.allowed(step.name)
             self.at |= dict.fromkeys((step.name, moved(step.name)), self.moving | {ABSENT})
+            self.newest = None  # the one before, or what is saved under its number
             return
         if step.kind != "number":
             self.at[step.name] = self.allowed(step.name) | new
@@ -416,6 +422,7 @@ def look(place: Place, state: State) -> Seen:
     for name in indexed:
         if f"{name}.tfckpt.json" in names or name in found:
             belongs |= {f"{name}.index", f"{name}.tfckpt.json", *data_of(name, names)}
+            belongs |= {name + protocol.OWN} if name == protocol.WITH_SAVER else set()
     for name in (name for name in names if name.endswith(".npz")):
         versions = [version for version in VERSIONS if names[name] == exported(version)]
         found[name] = versions[0] if versions else "half of it"

@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
+import itertools
 import os
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from tfckpt.stored.io.files import LockedFile
+
+
+MANY = 8
+"""Of so many changes that no sync has promised, a loss of power is tried with any of them."""
 
 
 def nothing() -> None:
@@ -87,10 +92,13 @@ class Kept:
         self._pending = [entries for entries in self._pending if entries]
 
     def losses(self) -> Iterator[State]:
-        """What a loss of power may leave: each number of changes, or all but one of them."""
+        """What a loss of power may leave: any of the changes; of many, the first or all but one."""
         pending = self._pending
         some = [pending[:count] for count in range(len(pending) + 1)]
         some += [pending[:count] + pending[count + 1 :] for count in range(len(pending) - 1)]
+        if len(pending) <= MANY:
+            chosen = itertools.product((False, True), repeat=len(pending))
+            some = [[*itertools.compress(pending, each)] for each in chosen]
         for changes in some:
             files = dict(self._durable)
             for entries in changes:
@@ -256,7 +264,6 @@ class MemoryFiles:
                 with contextlib.suppress(OSError):
                     self.remove(unfinished)
                 raise
-        self.fsync_dir(os.path.split(path)[0])
 
     def lock(self, path: str, new: bytes | None = None) -> LockedFile:
         self.turn()

@@ -24,11 +24,10 @@ from tfckpt.errors import CheckpointError, CheckpointNotFoundError, TfckptError
 from tfckpt.manager.directory import Directory
 from tfckpt.manager.retention import decide
 from tfckpt.policy import Keep
+from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.commits import commit, discovery, new_file, numbering
-from tfckpt.stored.commits.commit import write_checkpoint
-from tfckpt.stored.commits.discovery import CheckpointKind
-from tfckpt.stored.commits.numbering import Ticket
-from tfckpt.stored.commits.record_file import CommitRecord
+from tfckpt.stored.commits.discovery import TORN
+from tfckpt.stored.commits.record_file import PART, CommitRecord
 from tfckpt.stored.formats.open import open_checkpoint
 from tfckpt.stored.io import files as io
 from tfckpt.tools.verification import move_away
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from tfckpt.stored.bundles.bundle import Bundle
     from tfckpt.stored.io.files import Files
 
     Values = Mapping[str, np.ndarray]
@@ -46,24 +44,22 @@ if TYPE_CHECKING:
 NAME = "ckpt"
 FAILED = (OSError, TfckptError)
 """What a call may raise where the file system fails."""
+WITH_SAVER, OWN = f"{NAME}-5", "-own"
+"""The checkpoint with a file of a registered saver, and the end of its name."""
 CREATED = "2025-01-31T12:00:00+00:00"
 
 
 def save(prefix: str, values: Values, files: Files) -> None:
     """Write a checkpoint, in the place of one of the same name if there is one."""
-    write_checkpoint(prefix, _writing(prefix, values, files), _describing(prefix), files)
+    _save(prefix, values, files)
 
 
 def save_numbered(directory: str, values: Values, files: Files, keep: int | None = None) -> str:
     """Write a checkpoint under the next number, then delete all but the newest; its prefix."""
     held = Directory(directory, NAME, files)
-    recovered = held.claim()
-    found = held.checkpoints()
-    above = max(found[-1].number if found else 0, recovered)
-    with Ticket.take(held.prefix, above, 0, files) as ticket:
-        prefix = f"{held.prefix}-{ticket.value}"
-        writing = _writing(prefix, values, files)
-        write_checkpoint(prefix, writing, _describing(prefix), files, mark=ticket.mark)
+    number = numbering.take_number(held.prefix, files, 0)
+    prefix = f"{held.prefix}-{number.value}"
+    _save(prefix, values, files, number.mark)
     with contextlib.suppress(CheckpointError):  # it is saved, whatever follows
         found = held.checkpoints()
         rules = [Keep(latest=keep)] if keep else []
@@ -109,7 +105,7 @@ def read(prefix: str, files: Files) -> dict[str, np.ndarray] | None:
 def listing(directory: str, files: Files) -> list[str]:
     """The prefixes that are listed as checkpoints, highest number first."""
     found = discovery.candidates(directory, None, files)
-    return [one.prefix for one in found if one.kind is not CheckpointKind.TORN]
+    return [one.prefix for one in found if one.state != TORN]
 
 
 def planted(name: str, other: Mapping[str, bytes]) -> Iterator[dict[str, bytes]]:
@@ -166,36 +162,42 @@ def write_plain(prefix: str, values: Values, shards: int, files: Files) -> None:
     write_bundle(prefix, values, shards, _in_turn(values, shards), files)
 
 
-def _writing(
-    prefix: str, values: Values, files: Files
-) -> Callable[[frozenset[int]], tuple[bytes, None]]:
-    def write(taken: frozenset[int]) -> tuple[bytes, None]:
-        shards = len(values)  # so many, or more: a number that no file of the name has
-        while shards in taken:
-            shards += 1
-        return write_data(prefix, values, shards, _in_turn(values, len(values)), files), None
-
-    return write
-
-
 def _in_turn(values: Values, shards: int) -> Callable[[str], int]:
     return {key: number % shards for number, key in enumerate(values)}.__getitem__
 
 
-def _describing(prefix: str) -> Callable[[Bundle, Any, tuple[str, ...]], CommitRecord]:
-    def describe(bundle: Bundle, _: Any, files: tuple[str, ...]) -> CommitRecord:
-        entries = {
-            key: Entry(key, Role.WEIGHT, each.dtype, each.shape, each.nbytes, key)
-            for key, each in bundle.entries.items()
-        }
-        number = re.search(r"-([0-9]+)\Z", prefix)
-        return CommitRecord(
-            number=int(number[1]) if number else 0,
-            inventory=Inventory(prefix, entries),
-            index_sha256=bundle.digest,
-            created=CREATED,
-            finite=True,
-            files=files,
-        )
+def _save(prefix: str, values: Values, files: Files, mark: commit.Mark | None = None) -> None:
+    with commit.saving(prefix, files, mark) as save:
+        shards = len(values)  # so many, or more: a number that no file of the name has
+        while shards in save.taken:
+            shards += 1
+        index = write_data(prefix, values, shards, _in_turn(values, len(values)), files)
+        if prefix.endswith(WITH_SAVER):
+            _write_as_saver(prefix, files)
+        with Bundle.open(prefix, files, index=index) as bundle:
+            record = _record(prefix, bundle, save.files(shards))
+        save.commit(record, index)
 
-    return describe
+
+def _write_as_saver(prefix: str, files: Files) -> None:
+    directory, name = prefix + PART, os.path.split(prefix)[1]
+    files.makedirs(directory)
+    with contextlib.closing(files.create(f"{directory}/{name}{OWN}")) as output:
+        output.write(b"of a saver")
+        output.sync()
+
+
+def _record(prefix: str, bundle: Bundle, files: tuple[str, ...]) -> CommitRecord:
+    entries = {
+        key: Entry(key, Role.WEIGHT, each.dtype, each.shape, each.nbytes, key)
+        for key, each in bundle.entries.items()
+    }
+    number = re.search(r"-([0-9]+)\Z", prefix)
+    return CommitRecord(
+        number=int(number[1]) if number else 0,
+        inventory=Inventory(prefix, entries),
+        index_sha256=bundle.digest,
+        created=CREATED,
+        finite=True,
+        files=files,
+    )

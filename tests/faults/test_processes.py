@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import os
 import random
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import tensorflow as tf
 from faults.libc import Harness, Mode, build
 from zoo.forkserver import ForkServer
 
+import tfckpt
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 SEED = 20250131
 TRAININGS = ("first save", "rotate", "write over", "share")
@@ -49,30 +53,52 @@ def test_the_oracle_sees_that_plain_tensorflow_leaves_files(harness: Harness) ->
     assert any(harness.problems(random.Random(SEED).sample(cases, 6)))
 
 
-def test_what_a_save_has_returned_for_is_on_disk(tmp_path: Path, monkeypatch) -> None:
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """The number and the size of each file that is waited for; an index that gets its name is 0."""
+    found, replace = list[tuple[int, int]](), Path.replace
+
+    def synced(descriptor: int, genuine: Callable[[int], None]) -> None:
+        genuine(descriptor)
+        status = os.fstat(descriptor)
+        found.append((status.st_ino, status.st_size))
+
+    def replaced(self: Path, target: str) -> Path:
+        found.extend([(0, 0)] if target.endswith(".index") else [])
+        return replace(self, target)
+
+    for call in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, call, partial(synced, genuine=getattr(os, call)))
+    monkeypatch.setattr(Path, "replace", replaced)
+    return found
+
+
+def test_what_a_save_has_returned_for_is_on_disk(tmp_path: Path, waits) -> None:
     """Of every file, TensorFlow's too, and then of the names in the directory."""
     from faults.scenes import Subject
 
-    run, events = tmp_path / "run", list[tuple[int, int]]()
-    fsync, replace = os.fsync, Path.replace
-
-    def synced(descriptor: int) -> None:
-        fsync(descriptor)
-        status = os.fstat(descriptor)
-        events.append((status.st_ino, status.st_size))
-
-    def replaced(self: Path, target: str) -> Path:
-        events.append((0, 0))
-        return replace(self, target)
-
-    monkeypatch.setattr(os, "fsync", synced)
-    monkeypatch.setattr(Path, "replace", replaced)
+    run = tmp_path / "run"
     subject = Subject(run)
     subject.restore()
     subject.save(1)
-    monkeypatch.undo()
     parts = [path.stat() for path in run.glob("ckpt-1.*")]
     assert len(parts) >= 4
-    assert {(part.st_ino, part.st_size) for part in parts} <= {*events}
-    after = events[len(events) - events[::-1].index((0, 0)) :]
-    assert run.stat().st_ino in dict(after), "the directory, after the last rename"
+    assert {(part.st_ino, part.st_size) for part in parts} <= {*waits}
+    assert run.stat().st_ino in dict(waits[waits.index((0, 0)) :]), "the directory, after the index"
+
+
+def test_how_often_a_save_waits_for_the_disk(tmp_path: Path, waits) -> None:
+    """With one data file; each further one is waited for once."""
+    checkpoint = tfckpt.Checkpoint(value=tf.Variable(tf.zeros(8)))
+    manager = tfckpt.CheckpointManager(checkpoint, tmp_path / "run", 1)
+    calls: list[tuple[Callable[[], object], int]] = [
+        (lambda: checkpoint.write(tmp_path / "new"), 6),
+        (lambda: checkpoint.write(tmp_path / "new"), 8),  # over the first, in two files
+        (lambda: checkpoint.save(tmp_path / "ckpt"), 7),
+        (manager.save, 8),  # which makes the directory
+        (manager.save, 10),  # and deletes one
+    ]
+    for call, most in calls:
+        waits.clear()
+        call()
+        assert len([file for file, _ in waits if file]) <= most

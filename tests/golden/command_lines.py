@@ -55,6 +55,7 @@ inspect damaged/ckpt-1
 inspect empty
 inspect nowhere/ckpt-1
 inspect run --values --keys
+@ inspect run --html inspected.html
 inspect run --graph
 inspect run --slice x
 inspect run --model x:y
@@ -67,6 +68,7 @@ diff run/ckpt-1 run/ckpt-2
 diff run/ckpt-1 run/ckpt-2 --values --json
 diff run/ckpt-1 run/ckpt-1
 diff run/ckpt-1 run/ckpt-1 --json
+diff run/ckpt-1 run/ckpt-2 --html differs.html
 diff run '{CURSED}' --values
 diff damaged run
 diff run {MODEL} --values
@@ -80,14 +82,15 @@ diff run run {MODEL}
 plan run {MODEL}
 @ plan run {MODEL}
 plan run {MODEL} --json
+plan run {MODEL} --html plan.html
 plan policy.yaml {MODEL}
 plan missed.yaml {MODEL}
 @ plan run --model train_golden:wider
 plan run --model train_golden:wider --write wider.yaml
 plan run {MODEL} --write fine.yaml
 plan wider.yaml --model train_golden:wider
-plan run/ckpt-1 {MODEL} --lock wider.lock.json
-plan run {MODEL} --lock nowhere/at/all.json
+plan run {MODEL} --expect nowhere/at/all.json
+plan run {MODEL} --expect policy.yaml
 plan policy.yaml {MODEL} --write more.yaml
 plan run
 plan {MODEL}
@@ -183,11 +186,8 @@ prune run --keep latest=1 --checkpoint_name no
 report run
 report run
 report run --html report-run.html --keep latest=1 --force
-report run/ckpt-3 --values
-report run/ckpt-1 run/ckpt-2 --html diff.html
-report policy.yaml --model train_golden:build --html plan.html
-report run/ckpt-1 run/ckpt-2 --model train_golden:build
-report run/ckpt-1 run/ckpt-2 run/ckpt-3
+report run/ckpt-3
+report run run
 report empty
 report nowhere
 report one.yaml

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import builtins
 import re
-import shutil
 import sys
 import zipfile
 from pathlib import Path
@@ -373,24 +372,3 @@ def test_keys_of_a_policy_are_one_where_a_call_restores(scenes) -> None:
 def test_a_policy_is_a_mapping_or_a_policy(kind, scenes) -> None:
     policy = kind({"training_state": ["epoch", "seeds", "callbacks"]})
     assert tfckpt.callbacks.resume(scenes().model(), "new", policy=policy) is not None
-
-
-def test_a_lock_that_is_written_over_says_what_differed(scenes) -> None:
-    scenes()
-    model = (
-        "class Model(tf.Module):\n    def __init__(self):\n        self.a = tf.Variable([0.0])\n"
-    )
-    written(f"import tensorflow as tf\n\n{model}", "lock_met.py")
-    written("version: 1\nrestore: {path: zoo/ckpt-1, policy: {api: read}}\n")
-    said = []
-    for value in (1.0, 1.0, 3.0):
-        shutil.rmtree("zoo", ignore_errors=True)
-        module = tf.Module()
-        module.a = tf.Variable([value])
-        tfckpt.Checkpoint(model=module).save("zoo/ckpt")
-        command = "plan t.yaml --model lock_met:Model --lock a.json"
-        said.append(command_line.run(*command.split()).err)
-    assert "lock a.json: 2 values, written" in said[0]
-    assert "replaces" not in said[0] + said[1]
-    assert "lock a.json: 2 values, replaces a lock that differed:" in said[2]
-    assert "crc32c" in said[2]

@@ -65,7 +65,8 @@ def write_together(prefix: str, content: dict[str, Any], num_shards: int) -> dic
     ]
     place = Target(prefix, range(num_shards), num_shards, SCRATCH)
     written = write_in_parallel(given, lambda value: (value.held,), place, 64)
-    SCRATCH.write_atomic(index_path(prefix), encode_index(written.coded, num_shards))
+    index = encode_index(prefix, written.entries, num_shards)
+    SCRATCH.write_atomic(index_path(prefix), index)
     with Bundle.open(prefix, SCRATCH) as bundle:
         return {key: entry.shard for key, entry in bundle.entries.items()}
 

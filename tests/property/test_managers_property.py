@@ -17,9 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tfckpt
-from tfckpt.manager.retention import Decision, SavedCheckpoint, decide
+from tfckpt.manager.retention import Decision, decide
 from tfckpt.manager.triggers import Triggers
 from tfckpt.policy import Keep
+from tfckpt.stored.commits.discovery import COMMITTED, CheckpointInfo
+from tfckpt.stored.commits.record_file import CommitRecord
 
 HOUR = 3600.0
 
@@ -83,7 +85,21 @@ def _steps(match: re.Match[str]) -> str:
 TRUTHS = {"yes": True, "no": False, "?": None}
 
 
-def saved(**columns: str) -> list[SavedCheckpoint]:
+def checkpoint(
+    number: int,
+    time: float,
+    step: int | None,
+    metrics: dict[str, float],
+    finite: bool | None,
+    run: str | None = None,
+    mid_epoch: bool = False,
+) -> CheckpointInfo:
+    record = CommitRecord(number, step=step, metrics=metrics, finite=finite, run=run)
+    record.training = {"fit": {"ended": not mid_epoch}}
+    return CheckpointInfo(f"ckpt-{number}", number, COMMITTED, record, time=time)
+
+
+def saved(**columns: str) -> list[CheckpointInfo]:
     """Checkpoints 1, 2, 3, … with what each column has of them; `-` for nothing.
 
     Columns are hours, step, finite, run and metrics; unless told, they are ten minutes apart.
@@ -98,7 +114,7 @@ def saved(**columns: str) -> list[SavedCheckpoint]:
         )
         more = TRUTHS[row.pop("finite", "?")], row.pop("run", None)
         metrics = {name: float(text) for name, text in row.items()}
-        found.append(SavedCheckpoint(f"ckpt-{index + 1}", index + 1, *about, metrics, *more))
+        found.append(checkpoint(index + 1, *about, metrics, *more))
     return found
 
 
@@ -194,7 +210,7 @@ def test_what_stays(columns, run, stay) -> None:
     decision = decide(given, [Keep(latest=1)], anchor=0.0, run=run)
     assert [path[5:] for path in decision.kept] == stay.split()
     others = {path for path, why in decision.kept.items() if why == ("of another run",)}
-    assert others == {one.prefix for one in given if run and one.run != run}
+    assert others == {one.prefix for one in given if run and one.record.run != run}
 
 
 def test_every_reason_is_said() -> None:
@@ -259,39 +275,39 @@ OWN = st.none() | st.integers(1, 9).map(lambda number: f"run {number}")
 
 
 @st.composite
-def runs(draw: st.DrawFn, restarts: bool = True) -> list[SavedCheckpoint]:
+def runs(draw: st.DrawFn, restarts: bool = True) -> list[CheckpointInfo]:
     """Up to 25 saves of any steps, the oldest first; some numbers were never given.
 
     Any of them may begin another run than the one before, or be of an earlier one again.
     """
     facts = draw(st.lists(FACTS, max_size=25))
     gaps = draw(st.lists(st.integers(1, 3), min_size=len(facts), max_size=len(facts)))
-    saved: list[SavedCheckpoint] = []
+    saved: list[CheckpointInfo] = []
     for number, about in zip(itertools.accumulate(gaps), facts, strict=True):
-        runs = [None, f"run {number}", *(one.run for one in saved)]
+        runs = [None, f"run {number}", *(one.record.run for one in saved)]
         run = draw(st.sampled_from(runs)) if restarts else None
-        saved.append(SavedCheckpoint(f"ckpt-{number}", number, *about, run, draw(st.booleans())))
+        saved.append(checkpoint(number, *about, run, draw(st.booleans())))
     return saved
 
 
 @st.composite
-def restarted(draw: st.DrawFn) -> list[SavedCheckpoint]:
+def restarted(draw: st.DrawFn) -> list[CheckpointInfo]:
     """Runs one after the other in one directory, each from its first step on."""
-    saved: list[SavedCheckpoint] = []
+    saved: list[CheckpointInfo] = []
     counted = draw(st.booleans())
     for steps in draw(st.lists(st.sets(st.integers(0, 60), min_size=1, max_size=8), max_size=4)):
         first = len(saved) + 1
         for number, step in enumerate(sorted(steps), first):
             time, _, metrics, finite = draw(FACTS)
             about = (time, step if counted else None, metrics, finite)
-            saved.append(SavedCheckpoint(f"ckpt-{number}", number, *about, f"run {first}"))
+            saved.append(checkpoint(number, *about, f"run {first}"))
     return saved
 
 
 RUNS = runs()
 
 
-def left(saved: list[SavedCheckpoint], decision: Decision) -> list[SavedCheckpoint]:
+def left(saved: list[CheckpointInfo], decision: Decision) -> list[CheckpointInfo]:
     gone = set(decision.delete)
     return [one for one in saved if one.prefix not in gone]
 
@@ -309,9 +325,9 @@ def test_a_decision_is_whole(saved, rules, anchor, own, random) -> None:
     again = decide(left(saved, decision), rules, anchor=anchor, run=own)
     assert again == dataclasses.replace(decision, delete=())
     # What no rule may delete stays.
-    of_run = [one for one in saved if own is None or one.run == own]
-    finite = [one.prefix for one in of_run if one.finite]
-    unknown = [one.prefix for one in of_run if one.finite is None]
+    of_run = [one for one in saved if own is None or one.record.run == own]
+    finite = [one.prefix for one in of_run if one.record.finite]
+    unknown = [one.prefix for one in of_run if one.record.finite is None]
     assert set(decision.delete) <= {one.prefix for one in of_run[:-1]}
     assert not set(decision.delete) & set((finite or unknown)[-1:])
 
@@ -331,7 +347,7 @@ def test_the_rules_keep_the_union_of_what_each_keeps(saved, rules, anchor, own) 
 def test_once_after_each_save_comes_to_the_same_as_once_at_the_end(
     saved, rules, anchor, own
 ) -> None:
-    here: list[SavedCheckpoint] = []
+    here: list[CheckpointInfo] = []
     for one in saved:
         here.append(one)
         step = decide(here, rules, anchor=anchor, run=own)

@@ -2,90 +2,51 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
-import yaml
-from zoo.command_line import document, run
 from zoo.restores import config
 
 import tfckpt
 from tfckpt.live import apply
-from tfckpt.live.adapt import FUNCTIONS
-from tfckpt.stored.formats.open import open_checkpoint
-
-QKV = ["model/q/*", "model/k/*", "model/v/*"]
+from tfckpt.live.adapt import FUNCTIONS, read_words
 
 
-def attention(k: Any, words: int, fused: bool) -> Any:
-    """An embedding and a layer of attention's projections, fused into one or not."""
-    tokens = k.Input((3,), dtype="int32")
-    x = k.layers.Embedding(words, 6, name="words")(tokens)
-    if fused:
-        x = k.layers.Dense(12, name="qkv")(x)
-    else:
-        x = k.layers.Concatenate()([k.layers.Dense(4, name=name)(x) for name in "qkv"])
-    model = k.Model(tokens, x)
+def tables(k: Any, words: int) -> tuple[Any, list[Any]]:
+    """A model, and the variables with a row for each word: the embeddings and Adam's two slots."""
+    model = k.Sequential([k.Input((3,)), k.layers.Embedding(words, 6, name="words")])
     model.compile(k.optimizers.Adam(), "mse")
     model.optimizer.build(model.trainable_variables)
+    found = [each for each in model.optimizer.variables if len(each.shape) == 2]
     random = np.random.default_rng(words)
-    for variable in [*model.variables, *model.optimizer.variables]:
-        if "float" in str(variable.dtype) and variable.shape.rank:
-            variable.assign(random.normal(size=variable.shape))
-    return model
+    for variable in (*model.variables, *found):
+        variable.assign(random.normal(size=variable.shape))
+    return model, [*model.variables, *found]
 
 
-def values_of(path: str) -> dict[str, Any]:
-    """Canonical name → value."""
-    with open_checkpoint(path) as stored:
-        reader = tf.train.load_checkpoint(path)
-        return {n: reader.get_tensor(e.key) for n, e in stored.inventory.entries.items()}
-
-
-def test_a_fused_attention_and_another_vocabulary_and_back(flavour: Any, tmp_path: Path) -> None:
-    old, new = attention(flavour, 4, fused=True), attention(flavour, 5, fused=False)
+def test_words_move_with_their_slots_or_not_at_all(flavour: Any, tmp_path: Path) -> None:
+    (old, stored), (new, live) = tables(flavour, 4), tables(flavour, 5)
     path = tfckpt.Checkpoint(model=old).write(tmp_path / "ckpt")
     (tmp_path / "old.txt").write_text("[pad]\na\nb\nc\n")
     (tmp_path / "new.txt").write_text("[pad]\nc\nd\na\ne\n")
-    files = {"old": str(tmp_path / "old.txt"), "new": str(tmp_path / "new.txt")}
-
-    def rules(root: str, missing: str) -> list[dict[str, Any]]:
-        targets = [name.replace("model", root) for name in QKV]
-        words = {"how": "vocabulary", "model": f"{root}/words/embeddings", "missing": missing}
-        split = {"how": "split", "checkpoint": f"{root}/qkv/*", "model": targets, "axis": -1}
-        return [{**words, **files}, split]
-
-    weights, slots = rules("model", "mean"), rules("optimizer/*", "zeros")
-    before = new.get_layer("q").kernel.numpy()
+    rule = {"how": "vocabulary", "old": tmp_path / "old.txt", "new": tmp_path / "new.txt"}
+    weights = {**rule, "model": "model/words/embeddings", "missing": "mean"}
+    slots = {**rule, "model": "optimizer/*/words/embeddings", "missing": "zeros"}
+    before = live[0].numpy()
     with pytest.raises(tfckpt.RefusedError, match="its variable is adapted"):
-        tfckpt.restore(config(path, adapt=weights, api="read"), model=new)
-    np.testing.assert_array_equal(new.get_layer("q").kernel, before)
-
-    adapt = [*weights, *slots]
+        tfckpt.restore(config(path, adapt=[weights], api="read"), model=new)
+    np.testing.assert_array_equal(live[0], before)
+    adapt = [weights, slots]
     report = tfckpt.restore(config(path, adapt=adapt, api="read", verify="values"), model=new)
-    assert report.counts[tfckpt.Status.ADAPTED] == 7 * 3  # values, momenta, velocities
-    here, there = [new.get_layer(name) for name in "qkv"], old.get_layer("qkv")
-    np.testing.assert_array_equal(np.hstack([layer.kernel for layer in here]), there.kernel)
-    np.testing.assert_array_equal(np.hstack([layer.bias for layer in here]), there.bias)
-    table, words = (m.get_layer("words").embeddings.numpy() for m in (old, new))
-    np.testing.assert_array_equal(words[[0, 1, 3]], table[[0, 3, 1]])
-    np.testing.assert_allclose(words[[2, 4]], [table.mean(0)] * 2, rtol=1e-5)
-    again = tfckpt.Checkpoint(model=new).write(tmp_path / "again")
-    whole, parts = values_of(path), values_of(again)
-    for slot in ("momentum", "velocity"):
-        split = [parts[f"optimizer/{slot}/{name}/kernel"] for name in "qkv"]
-        np.testing.assert_array_equal(np.hstack(split), whole[f"optimizer/{slot}/qkv/kernel"])
-
-    back = attention(flavour, 5, fused=True)
-    join = [{"how": "concat", "checkpoint": QKV, "model": "model/qkv/*", "axis": -1}]
-    anew = {"optimizer": {"slots": "reset"}, "api": "read"}
-    tfckpt.restore(config(again, adapt=join, **anew), model=back)
-    np.testing.assert_array_equal(back.get_layer("qkv").kernel, there.kernel)
-    np.testing.assert_array_equal(back.get_layer("qkv").bias, there.bias)
+    assert report.counts[tfckpt.Status.ADAPTED] == len(live) == 3
+    lost = [stored[0].numpy().mean(0), 0, 0]
+    arrays = [[variable.numpy() for variable in side] for side in (stored, live)]
+    for there, here, fill in zip(*arrays, lost, strict=True):
+        np.testing.assert_array_equal(here[[0, 1, 3]], there[[0, 3, 1]])
+        np.testing.assert_allclose(here[[2, 4]], [np.broadcast_to(fill, 6)] * 2, rtol=1e-5)
 
 
 # All or nothing
@@ -170,41 +131,36 @@ def test_damage_of_any_joined_part_changes_nothing(tmp_path: Path) -> None:
     assert [net.a.numpy().tolist(), net.both.numpy().tolist()] == [[0.0], [0.0, 0.0]]
 
 
-def test_what_is_here_already_fills_the_rest_and_words_are_the_policys(tmp_path: Path) -> None:
+def test_what_is_here_already_fills_the_rest(tmp_path: Path) -> None:
     path = Two([1.0], [2.0, 3.0]).write(tmp_path)
     net = Two([0.0], [7.0, 8.0, 9.0])
     rule = {"how": "pad", "model": "net/b", "value": "initialize", "before": [1]}
     tfckpt.restore(config(path, adapt=[rule], verify="values"), net=net)
     assert net.state() == [[1.0], [7.0, 2.0, 3.0]]
-    words = tmp_path / "words.txt"
-    words.write_text("a\n\n")
-    rule = {"how": "vocabulary", "model": "net/b", "old": str(words), "new": str(words)}
-    with pytest.raises(tfckpt.PolicyError, match=r"words\.txt:2:1: the line is empty"):
-        tfckpt.plan(config(path, adapt=[rule]), net=Two([0.0], [0.0, 0.0]))
 
 
-SCRIPT = """
-import tensorflow as tf
+# Files of words
 
-def build():
-    net = tf.Module()
-    net.ba = tf.Variable([0.0, 0.0, 0.0])
-    return {"net": net}
-"""
+WORDS = [
+    (b"a\nb\n", ("a", "b")), (b"a\nb", ("a", "b")), (b"a\r\nb\r\n", ("a", "b")),
+    ("ä\n 日本\n[PAD]\n".encode(), ("ä", " 日本", "[PAD]")), (b" \na b\n\t\n", (" ", "a b", "\t")),
+    (b"a\n\nb\n", (2, "the line is empty")), (b"a\nb\n\n", (3, "the line is empty")),
+    (b"a\nb\na\n", (3, "duplicate word 'a', first on line 1")),
+    (b"a\n\xff\n", (2, "not valid UTF-8")), (b"", (0, "no words")),
+]  # fmt: skip
 
 
-def test_the_command_line_shows_every_operation(tmp_path: Path, monkeypatch) -> None:
-    path = Two([1.0], [2.0, 3.0]).write(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    rules = [{"how": "concat", "checkpoint": ["net/b", "net/a"], "model": "net/ba", "axis": 0}]
-    Path("config.yaml").write_text(yaml.safe_dump(config(path, adapt=rules, api="read")))
-    Path("joined_script.py").write_text(SCRIPT)
-    command = ("plan", "config.yaml", "--model", "joined_script:build")
-    (step,) = document(*command)["steps"]
-    assert (step["name"], step["source"]) == ("net/ba", "net/b")
-    assert [part["source"] for part in step["parts"]] == ["net/a"]
-    assert [change["how"] for change in step["changes"]] == ["concat"]
-    ended = run(*command)
-    assert "net/ba ← net/b + net/a" in ended.out
-    assert "concat axis 0: (2) + (1) → (3)" in ended.out
+@pytest.mark.parametrize(("content", "expected"), WORDS)
+def test_each_line_of_a_file_of_words_is_one_or_is_named(tmp_path: Path, content, expected) -> None:
+    path = tmp_path / "words.txt"
+    path.write_bytes(content)
+    if isinstance(expected[0], str):
+        assert read_words(str(path)) == expected
+        return
+    line, text = expected
+    with pytest.raises(tfckpt.PolicyError, match=text) as caught:
+        read_words(str(path))
+    assert str(caught.value).startswith(f"{path}:{line}:" if line else f"{path}: ")
+    for absent in (tmp_path / "absent.txt", tmp_path):
+        with pytest.raises(tfckpt.PolicyError, match="cannot be read"):
+            read_words(str(absent))

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[2]
+SUBJECTS = ("MLP", "ResNet50", "BERT", "10,000 × 1 KiB", "16 × 64 MiB")
 
 
 def test_a_quick_run_measures_everything(tmp_path: Path) -> None:
@@ -15,7 +16,9 @@ def test_a_quick_run_measures_everything(tmp_path: Path) -> None:
     done = subprocess.run(command, check=True, cwd=PROJECT, capture_output=True, text=True)
     assert not [*tmp_path.iterdir()]
     rows = json.loads(done.stdout.splitlines()[-1])
-    words = ("save", "restore", "stall", "names", "plan", "inspect", "calls", "files", "resumed")
+    beside = [row["what"] for row in rows if row["theirs"] and row["floor"]]
+    for start in (f"{way}, {subject}" for way in ("save", "restore") for subject in SUBJECTS):
+        assert any(what.startswith(start) for what in beside), start
+    words = ("stall", "names", "plan", "refusal", "inspect", "list", "doctor", "waits", "calls")
     assert {word for word in words if not any(word in row["what"] for row in rows)} == set()
     assert all(row["goal"] for row in rows)
-    assert all(row["ours"] > 0 for row in rows if not row["what"].startswith("resumed"))

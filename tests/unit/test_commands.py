@@ -212,21 +212,6 @@ def test_a_reader_that_leaves_and_a_terminal_without_unicode(made: Path) -> None
 # --- policies
 
 
-def test_show_prints_what_a_config_says_and_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each key of the file is there, as YAML and as JSON."""
-    for config in sorted((PROJECT / "configs").glob("*.yaml")):
-        text = config.read_text(encoding="utf-8")
-        for name in re.findall(r"\$\{(\w+)", text):
-            monkeypatch.setenv(name, "runs/new")
-        shown, written = yaml.safe_load(run("policy", "show", config).out), yaml.safe_load(text)
-        assert document("policy", "show", config)["config"] == shown
-        policies = written.get("policies", {})
-        assert (shown["version"], shown["policies"].keys()) == (1, policies.keys())
-        for name, policy in policies.items():
-            assert policy.keys() - {"preset"} <= shown["policies"][name].keys(), config
-        assert written.get("manager", {}).keys() <= shown.get("manager", {}).keys()
-
-
 def test_the_schema_is_the_one_that_editors_read() -> None:
     schema = PROJECT / "tfckpt" / "policy" / "schema.json"
     assert json.loads(run("policy", "schema").out) == json.loads(schema.read_text("utf-8"))

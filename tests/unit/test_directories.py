@@ -106,7 +106,7 @@ def test_what_there_is(files, name, there, highest, tmp_path) -> None:
     for file in files.split():
         (tmp_path / file).touch()
     found = candidates(str(tmp_path), name)
-    assert ", ".join(f"{one.number} {one.kind.value}" for one in found) == there
+    assert ", ".join(f"{one.number} {one.state}" for one in found) == there
     assert not name or all(one.prefix.startswith(f"{tmp_path}/{name}-") for one in found)
     assert not name or highest_number(str(tmp_path), name) == highest
 

@@ -174,8 +174,8 @@ def test_low_rank_adapters_that_are_left_out_are_named(writer, tmp_path, warning
     path = writer.Checkpoint(model=saved).save(str(tmp_path / "ckpt"))
     tfckpt.Checkpoint(model=adapted(0)).restore(path)
     hint = (
-        "Call `enable_lora(rank)` on the layers before restoring: without its low-rank adapters "
-        "(LoRA) a layer computes what it did before they were trained"
+        "In Keras 3, call `enable_lora(rank)` on the layers before restoring: without its low-rank "
+        "adapters (LoRA) a layer computes what it did before they were trained"
     )
     assert warnings() == [
         f"{path}: 6 weights in the checkpoint, not used, in layers whose other weights were "

@@ -21,7 +21,7 @@ from tfckpt.errors import (
     UnsupportedCheckpointError,
 )
 from tfckpt.stored.formats.open import open_checkpoint
-from tfckpt.stored.io.explain import Audience, is_checkpoint, look
+from tfckpt.stored.io.explain import look, meaning_of
 from tfckpt.stored.io.files import LOCAL, LocalFiles
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ def touch(*names: str, content: bytes = b"\0") -> None:
         Path(name).write_bytes(content)
 
 
-def lines(path: str, told: Audience = Audience.CONFIG) -> str:
-    return "\n".join(look(path, LOCAL).lines(told))
+def lines(path: str) -> str:
+    return "\n".join(look(path, LOCAL).lines)
 
 
 def refused(**declared: Any) -> str:
@@ -64,16 +64,15 @@ def test_a_config_is_told_what_to_write(tmp_path) -> None:
     assert "if_none: initialize" in last
     assert "if_none" not in refused(manager={"directory": "runs/new"}, restore=restore)
     touch("old/best.keras")
-    assert "write `restore: {path: old/best.keras}`" in refused(restore={"directory": "old"})
     said = refused(manager={"directory": "old"}, restore={"directory": "old"})
-    assert "write `restore: {first_of: [{directory: old}, {path: old/best.keras}]}`" in said
+    assert "`restore: {first_of: [{directory: old}, {path: old/best.keras}]}`" in said
     Path("a").mkdir()
     save("b/other")
     sources = [{"directory": "a"}, {"all_of": [{"directory": "b"}, {"path": "c/best"}]}]
     said = refused(restore={"first_of": sources})
     assert f"{tmp_path}/a is empty" in said
     assert f"{tmp_path}/b holds 'other-1'" in said
-    assert "write `checkpoint_name: other`" in said
+    assert "to go on with it: `checkpoint_name: other`" in said
     assert f"{tmp_path}/c/best does not exist" in said
 
 
@@ -126,15 +125,17 @@ def test_what_is_there_is_said(tmp_path) -> None:
     module.v = tf.Variable([1.0])
     tf.saved_model.save(module, "exports/one")
     assert "holds 'one' (SavedModel)" in lines("exports")
-    assert "write `restore: {path: exports/one}`" in lines("exports")
-    assert "is a SavedModel, not a directory of checkpoints" in lines("exports/one")
+    assert "`restore: {first_of: [{directory: exports}, {path: exports/one}]}`" in lines("exports")
+    said = lines("exports/one")
+    assert "is a SavedModel, not a directory of checkpoints" in said
+    assert "model)`, in a config `restore: {path: exports/one}`" in said
     # orbax/checkpoint/_src/metadata: each step is a directory with this file
     touch("orbax/3/_CHECKPOINT_METADATA", "orbax/12/_CHECKPOINT_METADATA")
     assert "holds '3', '12' (Orbax)" in lines("orbax")
     assert "tfckpt cannot read this format" in lines("orbax")
     # keras/src/callbacks/orbax_checkpoint.py: the state is the item `pytree` of a step
     touch("orbax/12/pytree/_METADATA")
-    assert "write `restore: {path: orbax/12}`" in lines("orbax")
+    assert "`tfckpt.restore('orbax/12', model)`" in lines("orbax")
     assert "is a step of Keras's OrbaxCheckpoint, not a directory of" in lines("orbax/12")
 
 
@@ -151,7 +152,7 @@ def test_files_of_model_checkpoint_are_named_with_the_newest_to_begin_from(flavo
     newest = file.format(epoch=2)
     said = lines("runs")
     assert f"{newest!r} (Keras's ModelCheckpoint or model.save)" in said
-    assert f"write `restore: {{path: runs/{newest}}}`" in said
+    assert f"to start from it: `tfckpt.restore('runs/{newest}', model)`" in said
     fresh = model()
     fresh.optimizer.build(fresh.trainable_variables)
     tfckpt.restore(f"runs/{newest}", fresh, include=["model/**"])
@@ -167,12 +168,12 @@ def test_what_tf1_savers_wrote() -> None:
             saver = tf.compat.v1.train.Saver(write_version=version)
             for step in (90, 200):
                 saver.save(session, f"{directory}/model.ckpt", global_step=step)
-    for directory in ("one", "two"):
-        said = lines(directory, Audience.COMMAND)
-        assert "holds 'model.ckpt-90', 'model.ckpt-200' (TF1's Saver)\n" in said
-        assert f"`tfckpt inspect {directory}/model.ckpt-200` shows it" in said
-    assert "write `restore: {path: one/model.ckpt-200}`" in lines("one")
-    assert "write `checkpoint_name: model.ckpt`" in lines("two")
+    said = lines("one")
+    assert "holds 'model.ckpt-90', 'model.ckpt-200' (TF1's Saver, format version 1)\n" in said
+    assert "`tfckpt inspect one/model.ckpt-200` shows how TensorFlow converts it" in said
+    said = lines("two")
+    assert "holds 'model.ckpt-90', 'model.ckpt-200' (TF1's Saver)\n" in said
+    assert "to go on with it: `checkpoint_name: model.ckpt`; only to start from it: " in said
 
 
 MEANT = {
@@ -200,7 +201,7 @@ def test_a_store_that_refuses_a_look_around_is_no_error() -> None:
 
     assert look("runs/digits", LOCAL).near
     missing = f"{Path.cwd()}/runs/digits does not exist"
-    assert look("runs/digits", Refusing()).lines(Audience.CONFIG) == [missing]
+    assert look("runs/digits", Refusing()).lines == [missing]
 
 
 def test_a_path_is_a_checkpoint_or_not() -> None:
@@ -209,7 +210,7 @@ def test_a_path_is_a_checkpoint_or_not() -> None:
     touch("checkpoint", content=b'model_checkpoint_path: "a"')
     touch("odd", content=b"\x89HDF\r\n\x1a\n\0")
     paths = ("ckpt-1", "checkpoint", "lost.keras", "odd", "ckpt-1.index", "config", "nowhere")
-    assert [is_checkpoint(path, LOCAL) for path in paths] == [True] * 5 + [False] * 2
+    assert [any(meaning_of(path, LOCAL)) for path in paths] == [True] * 5 + [False] * 2
 
 
 # Parts of checkpoints, and what is none

@@ -18,7 +18,6 @@ from tfckpt.errors import PolicyError
 from tfckpt.planning import make_plan, union_of
 from tfckpt.policy import Policy, Source, load_config, load_policy
 from tfckpt.policy.yaml_loader import MAX_BYTES, MAX_DEPTH, MAX_VALUES, parse
-from tfckpt.stored.io.word_list import read_words
 
 if TYPE_CHECKING:
     from tfckpt.errors import Problem
@@ -264,7 +263,8 @@ allow_empty: 1 ! expected true or false, found the number 1
 match: [] ! `match` is empty
 match: [name, name] ! twice
 training_state: [callbacks] ! `callbacks` needs `epoch`
-lock: '' ! lock: expected some text
+lock: a.json ! lock: unknown key
+ema: only ! ema: `ema` is `prefer`, or left out
 build: {model: {shape: [0]}} ! build.model.shape[0]
 build: {model: {shape: [1], dtype: float}} ! build.model.dtype
 optimizer: {slots: keep} ! 'restore' or 'reset'
@@ -514,35 +514,6 @@ def test_a_policy_file_is_one_policy_and_its_rules_know_their_lines(tmp_path: Pa
     messages = [problem.message for problem in united.problems]
     for path in paths:
         assert f"{path}:1:11: a: exclude: 'nothing/*' matches nothing" in messages
-
-
-# Files of words
-
-WORDS = [
-    (b"a\nb\n", ("a", "b")), (b"a\nb", ("a", "b")), (b"a\r\nb\r\n", ("a", "b")),
-    ("ä\n 日本\n[PAD]\n".encode(), ("ä", " 日本", "[PAD]")), (b" \na b\n\t\n", (" ", "a b", "\t")),
-    (b"a\n\nb\n", (2, "the line is empty")), (b"a\nb\n\n", (3, "the line is empty")),
-    (b"a\nb\na\n", (3, "duplicate word 'a', first on line 1")),
-    (b"a\n\xff\n", (2, "not valid UTF-8")), (b"", (0, "no words")),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("content", "expected"), WORDS)
-def test_each_line_of_a_file_of_words_is_one_or_is_named(tmp_path: Path, content, expected) -> None:
-    path = tmp_path / "words.txt"
-    path.write_bytes(content)
-    if isinstance(expected[0], str):
-        assert read_words(str(path)) == expected
-        return
-    line, text = expected
-    with pytest.raises(PolicyError) as caught:
-        read_words(str(path))
-    (problem,) = caught.value.problems
-    assert (problem.line, text in problem.message) == (line, True)
-    assert str(caught.value).startswith(f"{path}:{line}:" if line else f"{path}: ")
-    for absent in (tmp_path / "absent.txt", tmp_path):
-        with pytest.raises(PolicyError, match="cannot be read"):
-            read_words(str(absent))
 
 
 # The schema for editors

@@ -16,9 +16,10 @@ from tfckpt.manager.retention import Decision
 from tfckpt.planning import Plan, RestoreReport, Severity, Status, Step, make_plan, render_text
 from tfckpt.planning.suggested import Suggestion
 from tfckpt.policy import Policy
+from tfckpt.stored.commits.discovery import CheckpointInfo
 from tfckpt.tools.comparison import ComparedCheckpoints, Difference, DifferenceKind, compare
 from tfckpt.tools.inspection import Inspection
-from tfckpt.tools.listing import CheckpointList, ListedCheckpoint
+from tfckpt.tools.listing import CheckpointList
 
 HOSTILE = "model/<script>alert(1)</script>\x1b]0;owned\x07\u202e\nREFUSED"
 LONG = "model/" + "/".join(f"a_rather_long_component_{i}" for i in range(6))
@@ -139,7 +140,7 @@ def test_repr_is_a_line(value: Any, expected: str) -> None:
 
 
 PROBLEM = Problem("exclude: 'x' matches nothing", 7, 14, "did you mean 'y'?")
-LISTED = ListedCheckpoint("runs/<script>\x1b", 1, "damaged", None, 3, 0.0, "the <file> is short")
+LISTED = CheckpointInfo("runs/<script>\x1b", 1, "damaged", nbytes=3, problem="the <file> is short")
 
 
 @pytest.mark.parametrize(

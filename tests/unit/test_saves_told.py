@@ -335,25 +335,29 @@ def test_what_was_restored_in_place_of_damaged_ones_stays_while_they_are_there(t
     assert numbers(saves(again, 2))[-3:] == [6, 7, 8]
 
 
-# What is restored from a run of three by other ways than its manager's; what is there after so
-# many saves that keep one.
+# What is restored from a run of three into the objects of a manager; what is there after so many
+# saves that keep one.
 
 
-def by_restore(where: Any, model: Any) -> None:
-    tfckpt.restore(f"{where}/ckpt-3", model, on_unexpected="ignore")
+def by_itself(where: Any, checkpoint: Any) -> None:
+    checkpoint.restore(f"{where}/ckpt-3")
 
 
-def by_another_checkpoint(where: Any, model: Any) -> None:
-    tfckpt.Checkpoint(model=model).restore(f"{where}/ckpt-3")
+def by_an_older_one(where: Any, checkpoint: Any) -> None:
+    checkpoint.restore(f"{where}/ckpt-2")
 
 
-def by_an_older_one(where: Any, model: Any) -> None:
-    tfckpt.restore(f"{where}/ckpt-2", model, on_unexpected="ignore")
+def by_the_function(where: Any, checkpoint: Any) -> None:
+    tfckpt.restore(f"{where}/ckpt-3", checkpoint.model, on_unexpected="ignore")
 
 
-def by_what_is_undone(where: Any, model: Any) -> None:
-    model.b = tf.Variable(0.0)
-    status = tfckpt.Checkpoint(model=model).restore(f"{where}/ckpt-2")
+def by_another_checkpoint(where: Any, checkpoint: Any) -> None:
+    tfckpt.Checkpoint(model=checkpoint.model).restore(f"{where}/ckpt-3")
+
+
+def by_what_is_undone(where: Any, checkpoint: Any) -> None:
+    checkpoint.model.b = tf.Variable(0.0)
+    status = checkpoint.restore(f"{where}/ckpt-2")
     with pytest.raises(AssertionError):
         status.assert_existing_objects_matched()
 
@@ -361,16 +365,17 @@ def by_what_is_undone(where: Any, model: Any) -> None:
 @pytest.mark.parametrize(
     ("restore", "there"),
     [
-        (by_restore, [[4], [5]]),
-        (by_another_checkpoint, [[4], [5]]),
+        (by_itself, [[4], [5]]),
         (by_an_older_one, [[2, 4], [5]]),  # which stays beside the first save
+        (by_the_function, [[1, 2, 3, 4], [1, 2, 3, 5]]),
+        (by_another_checkpoint, [[1, 2, 3, 4], [1, 2, 3, 5]]),
         (by_what_is_undone, [[1, 2, 3, 4], [1, 2, 3, 5]]),
     ],
 )
-def test_a_manager_goes_on_with_the_run_of_its_objects(tmp_path, restore, there) -> None:
+def test_a_manager_goes_on_with_what_its_checkpoint_has_restored(tmp_path, restore, there) -> None:
     saves(manager_of(tmp_path, 3), 3)
-    restore(tmp_path, model := module_of(a=0.0))
-    manager = manager_of(tmp_path, model=model)
+    manager = manager_of(tmp_path, model=module_of(a=0.0))
+    restore(tmp_path, manager.checkpoint)
     assert [numbers(saves(manager, 1)) for _ in range(2)] == there
 
 
@@ -380,20 +385,6 @@ def test_what_is_only_read_is_not_gone_on_with(tmp_path) -> None:
     manager.restore_or_initialize()
     manager.checkpoint.read(f"{tmp_path}/ckpt-1").expect_partial()
     assert numbers(saves(manager, 1)) == [1, 2, 3, 4]
-
-
-def test_another_model_beside_a_shared_step_is_another_run(tmp_path) -> None:
-    def manager(model: Any, latest: int) -> Any:
-        return tfckpt.CheckpointManager(tfckpt.Checkpoint(model=model, step=step), tmp_path, latest)
-
-    def model() -> Any:
-        return keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, name="out")])
-
-    step, first = tf.Variable(0), model()
-    path = saves(manager(first, 3), 3).latest_checkpoint
-    tfckpt.restore(path, model=first, step=step)
-    assert numbers(saves(manager(model(), 1), 1)) == [1, 2, 3, 4]
-    assert numbers(saves(manager(first, 1), 1)) == [4, 5]
 
 
 def test_the_best_is_that_of_the_newest_run_wherever_it_is_asked(tmp_path) -> None:

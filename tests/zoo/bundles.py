@@ -34,7 +34,8 @@ def write_data(
             shards[shard_of(key)].add(key, dtype_name(value.dtype), value.shape, (value,))
         for shard in shards:
             shard.finish()
-    return encode_index([each for shard in shards for each in shard.coded], count)
+    entries = {key: entry for shard in shards for key, entry in shard.entries.items()}
+    return encode_index(prefix, entries, count)
 
 
 def write_bundle(

@@ -50,12 +50,12 @@ def save(
         path: of the checkpoint.
         build: makes the graph.
         version: of the format.
-        sharded: whether there are two devices, and one file for each is written.
+        sharded: whether a file is written for each of two devices.
         names: what a variable is called in the file, by its own name.
         initial: whether the variables keep the values that they begin with.
     """
     random = np.random.default_rng(0)
-    config = v1.ConfigProto(device_count={"CPU": 2} if sharded else {})
+    config = v1.ConfigProto(device_count={"CPU": 2})
     with tf.Graph().as_default(), v1.Session(config=config) as session:
         build()
         variables = v1.global_variables()

@@ -6,15 +6,15 @@ import dataclasses
 from typing import Any
 
 from tfckpt.core.inventory import Inventory
+from tfckpt.stored.commits.discovery import CheckpointInfo
 from tfckpt.stored.commits.record_file import CommitRecord
-from tfckpt.tools.listing import ListedCheckpoint
 
 HOSTILE = "model/<script>alert(1)</script>\"' onload=x <!--\x1b[31m\u202e&amp;"
 NOON = 1769860800.0  # 2026-01-31, 12:00 UTC
 _OF_THE_RECORD = {"step", "epoch", "metrics", "metadata", "finite", "versions"}
 
 
-def saved(number: int, **more: Any) -> ListedCheckpoint:
+def saved(number: int, **more: Any) -> CheckpointInfo:
     """A checkpoint of a run, with what a test says of it or of its record."""
     head = CommitRecord(
         number,
@@ -28,7 +28,7 @@ def saved(number: int, **more: Any) -> ListedCheckpoint:
     )
     recorded = {key: more.pop(key) for key in _OF_THE_RECORD & more.keys()}
     return dataclasses.replace(
-        ListedCheckpoint(
+        CheckpointInfo(
             f"runs/a/ckpt-{number}",
             number,
             "committed",

@@ -13,7 +13,7 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfckpt.cli.terminal import (
     UsageError,
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from tfckpt.errors import Problem
-    from tfckpt.manager.retention import Decision, SavedCheckpoint
+    from tfckpt.manager.retention import Decision
     from tfckpt.policy import Config, Keep
-    from tfckpt.tools.listing import ListedCheckpoint
+    from tfckpt.stored.commits.discovery import CheckpointInfo
     from tfckpt.tools.verification import Verdict
 
 _ARGUMENT = re.compile(r"`(\w+)`")  # in the message of a call
@@ -96,7 +96,7 @@ def _rules(arguments: Namespace) -> tuple[Keep, ...]:
         raise UsageError(f"--{error}") from None
 
 
-def _show_listing(found: Sequence[ListedCheckpoint]) -> None:
+def _show_listing(found: Sequence[CheckpointInfo]) -> None:
     """Print a line for each checkpoint, in the order of `found`."""
     from tfckpt.tools.result_texts import listing_rows
 
@@ -108,13 +108,12 @@ def _show_listing(found: Sequence[ListedCheckpoint]) -> None:
     show(title, rows, 1, 2, 3, *range(5, 5 + len(metrics)), wraps=True)
 
 
-def _fitting(found: Sequence[ListedCheckpoint], width: int) -> list[str]:
+def _fitting(found: Sequence[CheckpointInfo], width: int) -> list[str]:
     """The metrics that have room for a column each; that of the best first."""
     from tfckpt.tools.result_texts import metric
 
     best = [checkpoint.best_by for checkpoint in found if checkpoint.best_by]
-    heads = [checkpoint.head for checkpoint in found if checkpoint.head is not None]
-    names = dict.fromkeys([*best, *(name for head in heads for name in head.metrics)])
+    names = dict.fromkeys([*best, *(name for checkpoint in found for name in checkpoint.metrics)])
     fitting = []
     for name in names:
         cells = (name, *(metric(checkpoint, name) for checkpoint in found))
@@ -166,23 +165,25 @@ def _print_verdict(verdict: Verdict) -> None:
 
 def prune(arguments: Namespace) -> int:
     """Delete, or show what would be deleted; returns 1 if a checkpoint could not be deleted."""
+    from tfckpt.manager.directory import Directory
+    from tfckpt.manager.retention import decide_by_run, undamaged
     from tfckpt.stored.io.files import files_of
-    from tfckpt.tools.listing import freed_by, listing, undamaged_of
+    from tfckpt.tools.listing import freed_by, listing, of_one_name
     from tfckpt.tools.verification import decided
 
     path, rules, yes = arguments.DIR, _rules(arguments), arguments.yes
     found = listing(path, files_of(path))
     with _usage_errors(arguments):
-        undamaged = undamaged_of(path, found, arguments.checkpoint_name)
-        directory, decision = undamaged.directory, undamaged.decide(rules)
-    _check_rules(path, rules, undamaged.saved, found if arguments.keep else ())
+        name, rows = of_one_name(path, found, arguments.checkpoint_name)
+        decision = decide_by_run(rows, rules)
+    _check_rules(path, rules, undamaged(rows), found if arguments.keep else ())
     failed: dict[str, OSError] = {}
     if yes:
+        directory = Directory(path, name, files_of(path))
         directory.claim()  # also completes interrupted deletions
         # Another process may have changed the directory.
-        found, undamaged, decision = decided(path, directory.checkpoint_name, rules)
-        directory = undamaged.directory
-        failed = directory.release(directory.checkpoints(), undamaged.saved, decision)
+        found, decision = decided(path, name, rules)
+        failed = directory.release(directory.checkpoints(), undamaged(found), decision)
     freed = freed_by(found, {*decision.delete} - {*failed})
     if arguments.json:
         show_json(
@@ -204,7 +205,7 @@ def prune(arguments: Namespace) -> int:
 
 
 def _print_pruned(
-    found: list[ListedCheckpoint], decision: Decision, freed: int, *, yes: bool
+    found: list[CheckpointInfo], decision: Decision, freed: int, *, yes: bool
 ) -> None:
     from tfckpt.tools.listing import with_best, with_decision
 
@@ -224,8 +225,8 @@ def _print_pruned(
 def _check_rules(
     path: str,
     rules: Iterable[Keep],
-    saved: Sequence[SavedCheckpoint],
-    pinnable: Iterable[ListedCheckpoint],
+    saved: Sequence[CheckpointInfo],
+    pinnable: Iterable[CheckpointInfo],
 ) -> None:
     """Refuse rules that cannot apply to any checkpoint, which is rarely intended.
 
@@ -265,29 +266,15 @@ def _say(text: str) -> None:
 
 
 def report(arguments: Namespace) -> int:
-    """Write a page, and show it with --open."""
-    from tfckpt.pages.report_page import report_page
+    """Write the page of a run, and show it with --open."""
+    from tfckpt.pages.run_page import report_page
 
-    about: Any = arguments.PATH
-    if arguments.model is not None:
-        from tfckpt.cli.plan import load_objects, plan_for
-
-        if arguments.B is not None:
-            raise UsageError("--model is for one checkpoint, or a config")
-        with contextlib.redirect_stdout(sys.stderr):  # what the model's code prints
-            objects = load_objects(arguments.model)
-            about = plan_for(arguments.PATH, arguments.model, objects)
-    elif arguments.B is not None:
-        from tfckpt.tools.comparison import diff as compared
-
-        about = compared(about, arguments.B, values=arguments.values, progress=progress)
     with _usage_errors(arguments):
         written = report_page(
-            about,
+            arguments.DIR,
             html=arguments.html,
             keep=_rules(arguments),
             checkpoint_name=arguments.checkpoint_name,
-            values=arguments.values,
             force=arguments.force,
         )
     print(f"{printable(written)}: written")

@@ -99,7 +99,7 @@ def _head(shown: Inspection) -> None:
     for candidate in shown.candidates:
         reason = shown.rejected.get(candidate.prefix)
         below = "shown below" if candidate.prefix == shown.path else ""
-        row = candidate.prefix, candidate.kind.value, reason or below
+        row = candidate.prefix, candidate.state, reason or below
         print("  ".join(map(one_line, row)).rstrip())
     if shown.candidates:
         print()

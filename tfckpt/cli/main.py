@@ -57,6 +57,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Namespace) -> int:
+    if arguments.command == "report" or getattr(arguments, "html", None) is None:
+        return _called(arguments)
+    if arguments.json:
+        raise UsageError("--html is for the text; leave out --json")
+    from tfckpt.cli.terminal import as_html
+
+    with as_html(arguments.html):
+        return _called(arguments)
+
+
+def _called(arguments: Namespace) -> int:
     if arguments.command == "inspect":
         from tfckpt.cli.inspect import inspect
 

@@ -205,6 +205,7 @@ subtree. For a directory, shows the newest readable checkpoint.""",
     views.add_argument("--name", metavar="GLOB", help=text)
     text = "Show the checkpoint key of each value."
     views.add_argument("--keys", action="store_true", help=text)
+    _add_html(added)
     added = add(
         "diff",
         "Compare two checkpoints, or a checkpoint and a model.",
@@ -222,6 +223,7 @@ compared only with --values. Exit status 1 if anything differs.""",
     text = "Show the largest and the relative difference of values."
     added.add_argument("--values", action="store_true", help=text)
     _add_model(added)
+    _add_html(added)
     added = add(
         "verify",
         "Check every checksum and list damaged values.",
@@ -259,18 +261,22 @@ to decide. CALLABLE returns the built model, or a dict of objects:
 {"model": model, "optimizer": optimizer}.""",
         "plan configs/finetune.yaml --model train:build_model",
         "plan zoo/imagenet/ckpt-900 --model train:build_model",
-        "plan configs/finetune.yaml --model train:build --lock f.lock.json",
+        "plan configs/finetune.yaml --model train:build --expect plan.json",
         "plan zoo/vit.h5 --model train:build --write vit.yaml",
     )
     added.add_argument("CONFIG", metavar="CONFIG|PATH|DIR")
     _add_model(added, required=True)
-    text = "Write the resolved plan, for a policy's `lock` key, unless the plan is refused."
-    added.add_argument("--lock", metavar="FILE", help=text)
+    text = (
+        "Compare with what --json printed before: exit status 1 if a value goes elsewhere, or has "
+        "another shape or dtype."
+    )
+    added.add_argument("--expect", metavar="FILE", help=text)
     text = (
         "Write a config with the policy that would be accepted in place of a refused PATH; "
         "the file must not exist. The exit status is then 0."
     )
     added.add_argument("--write", metavar="FILE", help=text)
+    _add_html(added)
 
     added = add(
         "check",
@@ -322,21 +328,16 @@ Never overwrites files.""",
     added.add_argument("--policy", metavar="FILE", help=text)
     added = add(
         "report",
-        "Write an HTML page.",
+        "Write the HTML page of a run.",
         """\
-Of a run: its checkpoints on a line of steps, with their metrics, what is kept
-and why. Of a checkpoint: its values. Of two: what differs. With --model: what a
-restore would do. The page is one file, which loads nothing.""",
+Its checkpoints on a line of steps, with their metrics, what is kept and why;
+one file, which loads nothing. What `inspect`, `diff` and `plan` print is HTML
+by their --html.""",
         "report runs/flowers/checkpoints --open",
         "report runs/flowers/checkpoints --keep latest=3 --html flowers.html",
-        "report runs/a/ckpt-1 runs/a/ckpt-2 --values",
         json=False,
     )
-    added.add_argument("PATH", metavar="DIR|PATH")
-    added.add_argument("B", nargs="?", help="A second checkpoint, to compare.")
-    text = "Read the values: statistics of a checkpoint, how far apart two are."
-    added.add_argument("--values", action="store_true", help=text)
-    _add_model(added)
+    added.add_argument("DIR")
     text = "The file to write; report-NAME.html by default."
     added.add_argument("--html", metavar="FILE", help=text)
     _add_rules(added)
@@ -360,6 +361,11 @@ def _policies(add: Any) -> None:
 def _add_model(added: CommandParser, *, required: bool = False) -> None:
     text = "Function that returns the model or a dict of objects, e.g. train:build_model."
     added.add_argument("--model", metavar="MODULE:CALLABLE", required=required, help=text)
+
+
+def _add_html(added: CommandParser) -> None:
+    text = "Write what is printed into a new file, as HTML."
+    added.add_argument("--html", metavar="FILE", help=text)
 
 
 def _add_rules(added: CommandParser, *, required: bool = False) -> None:

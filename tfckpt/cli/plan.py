@@ -7,7 +7,6 @@ stays valid JSON.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import importlib
 import importlib.util
 import json
@@ -43,25 +42,29 @@ _STYLES = {
 
 
 def plan(arguments: Namespace) -> int:
-    """Print a plan; returns 1 if it is refused, unless --write has written a policy for it."""
-    source, file, lock = arguments.CONFIG, arguments.write, arguments.lock
+    """Print a plan, or what differs from --expect.
+
+    Returns 1 if it is refused, unless --write has written a policy for it, or differs.
+    """
+    source, file, expect = arguments.CONFIG, arguments.write, arguments.expect
     if file is not None and has_config_name(source):
         raise UsageError(f"--write needs a checkpoint, not a config: add the lines to {source}")
     written = False
+    then = None if expect is None else _expected(expect)
     with contextlib.redirect_stdout(sys.stderr):
         objects = load_objects(arguments.model)
         made = plan_for(source, arguments.model, objects)
-        if lock is not None:
-            made = dataclasses.replace(made, drift=())  # an older lock is replaced
-            if made.ok:
-                print(_write_lock(made, lock))
         if file is not None:
             written = _write_config(file, source, made)
     if arguments.json:
         print(json.dumps(made.to_json(), indent=2))
-    else:
+    elif then is None or not made.ok:
         _print(made)
-    return 0 if made.ok or written else 1
+    now = None if then is None else _resolved(made.to_json())
+    if now is not None:
+        lines = map(printable, _compared(expect, then or {}, now))
+        print("\n".join(lines), file=sys.stderr if arguments.json else sys.stdout)
+    return 0 if (made.ok or written) and then == now else 1
 
 
 def check(arguments: Namespace) -> int:
@@ -95,22 +98,48 @@ def plan_for(source: str, target: str, objects: Mapping[str, Any]) -> tfckpt.Pla
         ) from None
 
 
-def _write_lock(plan: tfckpt.Plan, lock: str) -> str:
-    """Write the lock of a plan; returns what has become of an older one."""
-    from tfckpt.live.restore import read_lock
-    from tfckpt.planning.lock import drift
-    from tfckpt.stored.io.files import files_of
-
-    old, new = read_lock(lock), plan.lock()
-    found = () if old in {None, new} else drift(plan, old, lock)
+def _expected(file: str) -> dict[str, str]:
+    """Where each value goes in a plan that ``--json`` printed; all else of it is not compared."""
     try:
-        files_of(lock).write_atomic(lock, new.encode())
+        with open(file, encoding="utf-8") as stream:  # noqa: PTH123  as it was typed
+            document = json.load(stream)
+        found = _resolved(document)
+        if document["version"] == 1 and document["ok"]:
+            return found
+        message = f"{printable(file)}: is a plan that is refused, or of another version"
     except OSError as error:
-        raise tfckpt.TfckptError(f"{lock}: cannot write the lock: {error}") from None
-    changes = [f"  {problem.message.removeprefix(f'lock {lock}: ')}" for problem in found]
-    wrote = "replaces a lock that differed:" if changes else "written"
-    values = f"{len(plan.steps):,} value{'s' * (len(plan.steps) != 1)}"
-    return "\n".join([f"lock {lock}: {values}, {wrote}", *changes])
+        raise tfckpt.TfckptError(f"{printable(file)}: cannot be read: {error}") from None
+    except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
+        message = f"{printable(file)}: is not what `tfckpt plan --json` prints"
+    hint = "write it by `tfckpt plan CONFIG --model MODULE:CALLABLE --json > FILE`"
+    raise tfckpt.TfckptError(message, hint=hint)
+
+
+def _resolved(plan: Mapping[str, Any]) -> dict[str, str]:
+    """Value → where it comes from, as what, and how it is changed; no reasons and no paths."""
+    found: dict[str, list[str]] = {}
+    for step in plan["steps"]:
+        sources = filter(None, (step["source"], *(part["source"] for part in step["parts"])))
+        sides = [side for side in (step["live"], step["stored"]) if side]
+        kinds = dict.fromkeys(f"{side['dtype']} {side['shape']}" for side in sides)
+        changes = (f"{change['how']} {change['detail']}".strip() for change in step["changes"])
+        origin = " + ".join(dict.fromkeys(sources))
+        words = step["status"], origin and f"from {origin}", " ← ".join(kinds), *changes
+        found.setdefault(step["name"] or step["source"], []).append(", ".join(filter(None, words)))
+    return {str(name): "; ".join(sorted(texts)) for name, texts in found.items()}
+
+
+def _compared(file: str, then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Lines on what differs: the value, then, now."""
+    names = sorted({**then, **now})
+    changed = [name for name in names if then.get(name) != now.get(name)]
+    if not changed:
+        return [f"as in {file}: {len(now):,} value{'s' * (len(now) != 1)}"]
+    lines = [f"not as in {file}: {len(changed):,} of {len(names):,} values"]
+    for name in changed:
+        old, new = (side.get(name, "nothing") for side in (then, now))
+        lines += [f"  {name}", f"    then  {old}", f"    now   {new}"]
+    return lines
 
 
 def _write_config(file: str, source: str, plan: tfckpt.Plan) -> bool:

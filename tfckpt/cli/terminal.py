@@ -7,6 +7,7 @@ window and its heading is bold; rich is imported only there.
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import math
 import sys
@@ -42,6 +43,23 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@contextlib.contextmanager
+def as_html(file: str) -> Iterator[None]:
+    """Write what is printed within the block into a new file, as rich makes HTML of text."""
+    from rich.console import Console
+    from rich.text import Text
+
+    from tfckpt.stored.commits.new_file import new_file
+
+    with new_file(file) as output:
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            yield
+        console = Console(record=True, file=io.StringIO(), highlight=False)
+        console.print(Text(printed.getvalue()), soft_wrap=True, end="")
+        output.write(console.export_html().encode(errors="backslashreplace"))
+    print(f"{printable(file)}: written")
 
 
 def is_terminal() -> bool:

@@ -12,6 +12,7 @@ import hashlib
 import re
 from collections.abc import Mapping  # noqa: TC003 (msgspec reads the types)
 from enum import Enum
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.core.tables import inventory_text
@@ -312,6 +313,7 @@ def rebased(name: str, heads: Mapping[str, str]) -> str | None:
 _SAME_BASE = {"model": "functional"}
 
 
+@lru_cache(1024)
 def snake_case(name: str) -> str:
     """A class name as Keras turns it into a layer name (keras/src/utils/naming.py).
 

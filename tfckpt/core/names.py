@@ -196,13 +196,8 @@ def escaped(key: str) -> str:
     return re.sub("%(?=2F|25)", "%25", key).replace("/", "%2F")
 
 
-def holds_weights(node: Node) -> bool:
-    """Whether the node has a weight anywhere below it (a seed is not a weight)."""
-    return any(below.kind is NodeKind.VALUE and below.role is Role.WEIGHT for below in walk(node))
-
-
-def _with_weights(roots: Iterable[Node]) -> set[int]:
-    """The ids of the nodes for which :func:`holds_weights`, in one pass."""
+def with_weights(roots: Iterable[Node]) -> set[int]:
+    """The ids of the nodes that have a weight anywhere below them (a seed is not a weight)."""
     above: dict[int, list[int]] = {}
     found, seen, stack = list[int](), set[int](), list(roots)
     while stack:
@@ -210,13 +205,18 @@ def _with_weights(roots: Iterable[Node]) -> set[int]:
         if id(node) in seen:
             continue
         seen.add(id(node))
-        if node.kind is NodeKind.VALUE and node.role is Role.WEIGHT:
-            found.append(id(node))
-        for child in (*node.layers, *(child for _, child in node.children)):
+        if node.kind is NodeKind.VALUE:
+            if node.role is Role.WEIGHT:
+                found.append(id(node))
+            continue
+        below = [child for _, child in node.children]
+        below += node.layers
+        for child in below:
             if child.kind is not NodeKind.OPTIMIZER:
                 above.setdefault(id(child), []).append(id(node))
-            stack.append(child)
-        stack.extend(child for _, child in (*node.asides, *node.metrics))
+        stack += below
+        if node.asides or node.metrics:
+            stack += [child for _, child in (*node.asides, *node.metrics)]
     holding = set(found)
     while found:
         new = [one for one in above.get(found.pop(), ()) if one not in holding]
@@ -267,7 +267,7 @@ class _Naming:
         self._holding: set[int] = set()
 
     def run(self, roots: Mapping[str, Node]) -> Names:
-        self._holding = _with_weights(roots.values())
+        self._holding = with_weights(roots.values())
         lone = {MODEL} if MODEL in self._keras_roots else set()
         for names in (lone, set(roots) - lone):
             self._walk([(path, roots[path], "") for path in sorted(names)])
@@ -288,10 +288,16 @@ class _Naming:
     def _used_aliases(self) -> dict[str, str]:
         """The aliases that lead to a value, directly or through another alias."""
         aliases: dict[str, str] = {}
+        if not self._aliases:
+            return aliases
         known, paths, holding = -1, set(self._values), set[str]()
         while len(aliases) > known:
             known = len(aliases)
-            holding |= {path[: m.start()] for path in paths for m in re.finditer("/|$", path)}
+            for path in paths:
+                above = path
+                while above and above not in holding:
+                    holding.add(above)
+                    above = above.rpartition("/")[0]
             aliases = {path: k for path, k in self._aliases.items() if k in holding}
             paths = set(aliases)
         return aliases

@@ -63,55 +63,37 @@ class OptimizerClass(NamedTuple):
     """What is known of an optimizer's class.
 
     Attributes:
-        slots: those of each variable, in the order in which they are created.
-        more: those that depend on the settings in Keras, and follow in ``tf.compat.v1.train``.
-        in_keras: whether it is one of Keras's.
-        in_tf1: whether TensorFlow 1 or a library for it has one, whose keys contain its name.
+        more: slots that depend on the settings.
         like: the class whose slots have the same meaning.
         copies: slots that begin as copies of the weights.
         automatic: whether its name may be automatic. Any other name of an optimizer was chosen by
             the user, e.g. ``generator_adam``, and does not identify its class.
     """
 
-    slots: tuple[str, ...]
     more: tuple[str, ...] = ()
-    in_keras: bool = True
-    in_tf1: bool = True
     like: str = ""
     copies: tuple[str, ...] = ()
     automatic: bool = True
 
 
+OF_TF1 = f"{OPTIMIZER}/tf1/"  # what an optimizer of TF1 left in a file, followed by its key
 AVERAGE = "moving_average"  # of the weights, which any optimizer may have
 # Slots that depend on the settings, and are right at zero beside others that are not.
 ACCUMULATED = "accumulated_gradient"
 AT_ZERO = frozenset({"velocity_hat", "average_gradient", ACCUMULATED})
-_PAIR = ("momentum", "velocity")
 # By the class in snake case.
 OPTIMIZERS: Mapping[str, OptimizerClass] = MappingProxyType(
     {
-        "adadelta": OptimizerClass(("accumulated_grad", "accumulated_delta_var")),
-        "adafactor": OptimizerClass(("r", "c", "velocity", "momentum"), in_keras=False),
-        "adagrad": OptimizerClass(("accumulator",)),
-        "adagrad_da": OptimizerClass(
-            ("accumulated_gradient", "gradient_squared_accumulator"), in_keras=False
-        ),
-        "adam": OptimizerClass(_PAIR),
-        "adam_w": OptimizerClass(_PAIR, like="adam"),
-        "adam_weight_decay": OptimizerClass(_PAIR, in_keras=False, automatic=False),
-        "adamax": OptimizerClass(_PAIR),
-        "ftrl": OptimizerClass(("accumulator", "linear")),
-        "lamb": OptimizerClass(_PAIR),
-        "lars": OptimizerClass(("momentum",), in_keras=False, automatic=False),
-        "lion": OptimizerClass(("momentum",), in_tf1=False),
-        "momentum": OptimizerClass(("momentum",), in_keras=False),
-        "momentum_w": OptimizerClass(("momentum",), in_keras=False, automatic=False),
-        "muon": OptimizerClass((), in_keras=False, in_tf1=False),
-        "nadam": OptimizerClass(_PAIR),
-        "proximal_adagrad": OptimizerClass(("accumulator",), in_keras=False),
-        "rm_sprop": OptimizerClass(("velocity",), more=("momentum",)),
-        "schedule_free_adam_w": OptimizerClass(_PAIR, in_tf1=False, copies=("momentum",)),
-        "sgd": OptimizerClass((), more=("momentum",)),
+        **dict.fromkeys(("adadelta", "adafactor", "adagrad", "adagrad_da"), OptimizerClass()),
+        **dict.fromkeys(("adam", "adamax", "ftrl", "lamb", "lion", "momentum"), OptimizerClass()),
+        **dict.fromkeys(("muon", "nadam", "proximal_adagrad"), OptimizerClass()),
+        "adam_w": OptimizerClass(like="adam"),
+        "adam_weight_decay": OptimizerClass(automatic=False),
+        "lars": OptimizerClass(automatic=False),
+        "momentum_w": OptimizerClass(automatic=False),
+        "rm_sprop": OptimizerClass(more=("momentum",)),
+        "schedule_free_adam_w": OptimizerClass(copies=("momentum",)),
+        "sgd": OptimizerClass(more=("momentum",)),
     }
 )
 

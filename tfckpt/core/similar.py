@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 _SHOWN = 3
-_LIKE = 0.6
+LIKE = 0.6
 _LIKE_PATHS = 0.75
 _ABOVE = 4
 _NAMES = 2000
@@ -38,9 +38,7 @@ def question(meant: Iterable[str]) -> str:
     return f"did you mean {choices}?" if choices else ""
 
 
-def near_words(
-    word: str, words: Iterable[str], most: int = 1, likeness: float = _LIKE
-) -> list[str]:
+def near_words(word: str, words: Iterable[str], most: int = 1, likeness: float = LIKE) -> list[str]:
     """The words that are spelled most like one, the nearest first.
 
     >>> near_words("inclde", ["include", "exclude"])
@@ -101,7 +99,7 @@ def _similar(pattern: str, names: Iterable[str]) -> list[str]:
     for name in dict.fromkeys(names):
         parts = name.split("/")
         scores = [max(likeness(word, part) for part in parts) for word in words]
-        if min(scores, default=0) >= _LIKE:
+        if min(scores, default=0) >= LIKE:
             scored.append((-sum(scores), len(parts), name))
     return [name for _, _, name in sorted(scored)[:_SHOWN]]
 

@@ -11,10 +11,11 @@ have unused outputs of a call, so these are ignored in both.
 
 from __future__ import annotations
 
+import dataclasses
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfckpt.core.inventory import digest
-from tfckpt.core.names import holds_weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
@@ -44,26 +45,27 @@ class LayerCall(NamedTuple):
     inputs: Sequence[Tensor]
 
 
-class Graph(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Graph:
     """A functional model; ``call`` returns the call that outputs a tensor, None if unknown."""
 
     inputs: Sequence[Tensor]
     outputs: Sequence[Tensor]
     call: Callable[[Tensor], LayerCall | None]
 
-
-_Calls = list[tuple[list[Tensor], LayerCall]]
+    @cached_property
+    def calls(self) -> list[tuple[list[Tensor], LayerCall]]:
+        """Those between inputs and outputs in topological order, each with its used outputs."""
+        return _calls(self)
 
 
 def wires(graph: Graph, nodes: Mapping[Any, Node]) -> dict[int, Wires]:
-    """Node id → wires, for each layer with weights; ``nodes`` maps layers to their nodes."""
-    calls = _calls(graph)
-    known = {key: _called(node) for key, node in nodes.items() if holds_weights(node)}
-    before = _before(graph, calls, known)
-    after = _after(graph, calls, known)
+    """Node id → wires; ``nodes`` maps the layers with weights to their nodes."""
+    known = {key: _called(node) for key, node in nodes.items()}
+    before, after = _before(graph, known), _after(graph, known)
     fed: dict[Hashable, list[str]] = {}
     feeds: dict[Hashable, list[str]] = {}
-    for outputs, call in calls:
+    for outputs, call in graph.calls:
         if (layer := outputs[0].layer) in known:
             fed.setdefault(layer, []).append(digest(before[x] for x in call.inputs))
             feeds.setdefault(layer, []).append(digest(after[x] for x in outputs))
@@ -79,7 +81,7 @@ def on_branches(graph: Graph, groups: Iterable[Collection[Any]]) -> set[Any]:
     >>> sorted(on_branches(graph, ["ab", "bc"]))
     ['b', 'c']
     """
-    calls = _calls(graph)
+    calls = graph.calls
     at = {tensor: index for index, (outputs, _) in enumerate(calls) for tensor in outputs}
     above = [0] * len(calls)  # the bits of the calls that a call depends on
     own: dict[Any, int] = {}
@@ -108,8 +110,7 @@ def _called(node: Node) -> str:
     return f"any {node.base}" if node.base else node.label
 
 
-def _calls(graph: Graph) -> _Calls:
-    """The calls between inputs and outputs in topological order, each with its used outputs."""
+def _calls(graph: Graph) -> list[tuple[list[Tensor], LayerCall]]:
     ordered: dict[tuple[Hashable, int], LayerCall] = {}
     used: dict[tuple[Hashable, int], int] = {}
     starts = set(graph.inputs)
@@ -134,10 +135,10 @@ def _calls(graph: Graph) -> _Calls:
     ]
 
 
-def _before(graph: Graph, calls: _Calls, known: Mapping[Hashable, str]) -> dict[Tensor, str]:
+def _before(graph: Graph, known: Mapping[Hashable, str]) -> dict[Tensor, str]:
     """A description of where each tensor comes from."""
     found = {tensor: f"input {at}" for at, tensor in enumerate(graph.inputs)}
-    for outputs, call in calls:
+    for outputs, call in graph.calls:
         sources = [found.setdefault(each, "") for each in call.inputs]
         if (layer := outputs[0].layer) in known:
             source = known[layer]
@@ -150,13 +151,13 @@ def _before(graph: Graph, calls: _Calls, known: Mapping[Hashable, str]) -> dict[
     return found
 
 
-def _after(graph: Graph, calls: _Calls, known: Mapping[Hashable, str]) -> dict[Tensor, str]:
+def _after(graph: Graph, known: Mapping[Hashable, str]) -> dict[Tensor, str]:
     """A digest of where each tensor goes."""
     uses: dict[Tensor, list[str]] = {}
     for at, tensor in enumerate(graph.outputs):
         uses.setdefault(tensor, []).append(f"output {at}")
     found: dict[Tensor, str] = {}
-    for outputs, call in reversed(calls):
+    for outputs, call in reversed(graph.calls):
         for each in outputs:
             found[each] = digest(sorted(uses.get(each, ())))
         beyond = digest(found[each] for each in outputs)

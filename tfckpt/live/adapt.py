@@ -1,12 +1,13 @@
-"""Applies the changes of a plan to values before they are assigned.
+"""Applies the ``adapt`` rules of a plan to values before they are assigned.
 
-The kinds of rules are in ``policy/adapt``; here is what they need of TensorFlow, which
-interpolates (in float32), of Keras, which has the initializers, and of the program.
+The rules are in ``policy/adapt``; here is what they need of TensorFlow, which interpolates (in
+float32), of Keras, which has the initializers, and of the program.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib
 import random
 import re
@@ -15,47 +16,72 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import tensorflow as tf
 
-from tfckpt.core.dtypes import LostNumberError, cast
-from tfckpt.errors import RestoreError
+from tfckpt.core.dtypes import LostNumberError, cast, dtype_name, numpy_dtype
+from tfckpt.errors import CheckpointError, PolicyError, Problem, RestoreError
 from tfckpt.live.flavors import flavors
 from tfckpt.live.variables import raw
-from tfckpt.policy.adapt import PlanContext, show_shape
-from tfckpt.policy.adapt_fill import KINDS, Pad, Vocabulary
-from tfckpt.stored.io.files import files_of
-from tfckpt.stored.io.word_list import read_words
+from tfckpt.policy.adapt import Destination, Pad, PlanContext, Vocabulary
+from tfckpt.policy.blanks import show_shape
+from tfckpt.stored.io import limits
+from tfckpt.stored.io.files import content, files_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from tfckpt.core.inventory import Shape
     from tfckpt.planning import Step
-    from tfckpt.planning.adaptation.change import Change
     from tfckpt.policy import Policy
 
-_WORDS = {"initialize", "zeros", "mean"}
+_OTHER_FILLS = {"initialize", "mean"}
 
 
 def plan_context(policy: Policy) -> PlanContext:
     """The vocabularies, functions and initializers that the rules of a policy can use."""
-    files = dict.fromkeys(
-        path
-        for rule in policy.adapt
-        if isinstance(rule, Vocabulary)
-        for path in (rule.old, rule.new)
-    )
-    words = {path: read_words(path, files_of(path)) for path in files}
-    names = set(_initializer_names(policy)) - _WORDS
-    state = random.getstate()  # an unseeded initializer draws a seed when it is created
-    found = frozenset(name for name in names if _initializer(name) is not None)
-    random.setstate(state)
-    return PlanContext(words, frozenset(FUNCTIONS), found)
-
-
-def _initializer_names(policy: Policy) -> Iterator[str]:
+    words: dict[str, tuple[str, ...]] = {}
+    names: set[float | str] = set()
     for rule in policy.adapt:
-        if isinstance(rule, Pad) and isinstance(rule.value, str):
-            yield rule.value
-        elif isinstance(rule, Vocabulary):
-            yield rule.missing
+        if isinstance(rule, Vocabulary):
+            words |= {path: read_words(path) for path in (rule.old, rule.new) if path not in words}
+            names.add(rule.missing)
+        elif isinstance(rule, Pad):
+            names.add(rule.value)
+    state = random.getstate()  # an unseeded initializer draws a seed when it is created
+    drawn = [name for name in names - _OTHER_FILLS if isinstance(name, str)]
+    found = sorted(name for name in drawn if _initializer(name) is not None)
+    random.setstate(state)
+    return PlanContext(words, sorted(FUNCTIONS), found)
+
+
+def read_words(path: str) -> tuple[str, ...]:
+    """The words of a UTF-8 file, one per line, such as the vocabulary of a tokenizer.
+
+    The number of a line is the row of an embedding table, so no line is skipped and nothing but its
+    end is stripped. Refused are empty lines and duplicate words, whose rows would be ambiguous.
+    """
+
+    def wrong(message: str, line: int = 0, column: int = 1) -> PolicyError:
+        return PolicyError(path, [Problem(message, line, column)])
+
+    try:
+        lines = content(path, files_of(path), limits.WORDS).split(b"\n")
+    except CheckpointError as error:
+        raise wrong(f"the word list cannot be read: it {error.message}") from None
+    except OSError as error:
+        raise wrong(f"the word list cannot be read: {error.strerror or error}") from None
+    seen: dict[str, int] = {}
+    for number, line in enumerate(lines if lines[-1] else lines[:-1], 1):
+        try:
+            word = line.removesuffix(b"\r").decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise wrong("the line is not valid UTF-8", number, error.start + 1) from None
+        if not word:
+            raise wrong("the line is empty; every line must be a word", number)
+        if word in seen:
+            raise wrong(f"duplicate word {word[:60]!r}, first on line {seen[word]}", number)
+        seen[word] = number
+    if not seen:
+        raise wrong("the file contains no words")
+    return tuple(seen)
 
 
 def adapted(step: Step, values: Sequence[Any], variable: Any) -> Any:
@@ -65,69 +91,72 @@ def adapted(step: Step, values: Sequence[Any], variable: Any) -> Any:
     """
     values = list(values)
     for change in step.changes:
-        apply = KINDS[change.how].apply
-        if len(change.after) < len(change.before):
-            values = [apply(values, _Planned(step.name, change, 0, variable))]
-            continue
-        for i in range(len(change.after)):  # one by one, to free each old one
-            values[i] = apply(values[i : i + 1], _Planned(step.name, change, i, variable))
+        into = _Variable(**vars(change.into), name=step.name, variable=variable)
+        with _nothing_lost(step.name):
+            if change.rule.joins:
+                values = [change.rule.make(into, *values)[0]]
+                continue
+            for i in range(len(values)):  # one by one, to free each old one
+                values[i] = change.rule.make(into, values[i])[0]
     return values[0]
 
 
-class _Planned:
-    """One operation on one value, or on several that are joined."""
+@dataclasses.dataclass
+class _Variable(Destination):
+    """A variable of the program."""
 
-    def __init__(self, name: str, change: Change, index: int, variable: Any) -> None:
-        self.options = change.options[index]
-        self.rows = change.rows
-        self.to = change.after[index]
-        self.dtype = np.dtype(tf.as_dtype(self.to.dtype).as_numpy_dtype)
-        self._name = name
-        self._variable = variable
+    name: str
+    variable: Any
 
-    def cast(self, value: Any) -> Any:
-        return cast_value(self._name, value, self.dtype, lossy=self.options["casting"] == "any")
+    def filled(self, fill: Any, shape: Shape, at: Any, part: np.ndarray) -> np.ndarray:
+        if not isinstance(fill, str):
+            whole = np.full(shape, fill, part.dtype)
+        elif fill == "initialize":
+            whole = np.array(raw(self.variable).numpy())
+        else:
+            whole = np.array(self._drawn(fill, shape, dtype_name(part.dtype)), part.dtype)
+        whole[at] = part
+        return whole
 
-    def image_resized(self, image: Any, sizes: Sequence[int]) -> Any:
-        return np.asarray(tf.image.resize(image, sizes, self.options["method"]))
-
-    def called(self, values: Sequence[Any]) -> Any:
-        function = self.options["name"]
+    def _drawn(self, initializer: str, shape: Shape, dtype: str) -> Any:
         try:
-            result = np.asarray(FUNCTIONS[function](*values))
+            return _initializer(initializer)(shape, dtype=dtype)
         except Exception as error:
             raise RestoreError(
-                f"{self._name}: the function registered as {function!r} failed, and nothing was "
+                f"{self.name}: the initializer {initializer!r} failed for the shape "
+                f"{show_shape(shape)}, and nothing was changed: {error}"
+            ) from error
+
+    def resized(self, image: np.ndarray, sizes: Sequence[int], method: str) -> np.ndarray:
+        return np.asarray(tf.image.resize(image, sizes, method))
+
+    def called(self, name: str, *arrays: np.ndarray) -> np.ndarray:
+        try:
+            result = np.asarray(FUNCTIONS[name](*arrays))
+        except Exception as error:
+            raise RestoreError(
+                f"{self.name}: the function registered as {name!r} failed, and nothing was "
                 f"changed: {type(error).__name__}: {error}"
             ) from error
-        if (result.shape, result.dtype) != (self.to.shape, self.dtype):
+        if (result.shape, result.dtype) != (self.shape, numpy_dtype(self.dtype)):
             raise RestoreError(
-                f"{self._name}: the function registered as {function!r} returned "
+                f"{self.name}: the function registered as {name!r} returned "
                 f"{result.dtype.name} {show_shape(result.shape)}, but the model needs "
-                f"{self.to.dtype} {show_shape(self.to.shape)}; nothing was changed"
+                f"{self.dtype} {show_shape(self.shape)}; nothing was changed"
             )
         return result
 
-    def filled(self) -> Any:
-        fill = self.options["fill"]
-        if not isinstance(fill, str):
-            return np.full(self.to.shape, fill, self.dtype)
-        if fill == "initialize":
-            return np.array(raw(self._variable).numpy())
-        try:
-            result = _initializer(fill)(self.to.shape, dtype=self.to.dtype)
-            return np.array(result, self.dtype)
-        except Exception as error:
-            raise RestoreError(
-                f"{self._name}: the initializer {fill!r} failed for the shape "
-                f"{show_shape(self.to.shape)}, and nothing was changed: {error}"
-            ) from error
 
-
-def cast_value(name: str, value: Any, dtype: Any, *, lossy: bool = False) -> Any:
+def cast_value(name: str, value: Any, dtype: Any) -> Any:
     """As :func:`~tfckpt.core.dtypes.cast`; ``name`` is for the message."""
+    with _nothing_lost(name):
+        return cast(value, np.dtype(dtype))
+
+
+@contextlib.contextmanager
+def _nothing_lost(name: str) -> Iterator[None]:
     try:
-        return cast(value, np.dtype(dtype), lossy=lossy)
+        yield
     except LostNumberError as error:
         raise RestoreError(
             f"{name}: {error}; nothing was changed",

@@ -30,6 +30,7 @@ from tfckpt.core.dtypes import numpy_dtype
 from tfckpt.errors import RestoreError
 from tfckpt.live.adapt import adapted, cast_value
 from tfckpt.live.by_tensorflow import not_taken, put_back_on_failure, restore_objects
+from tfckpt.live.private.graph import read_all, tensor_of
 from tfckpt.live.private.tensorflow import ResourceVariable
 from tfckpt.live.turns import assigning
 from tfckpt.live.variables import array_of, on_host, parts, pieces, raw
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from tfckpt.live.workers import Together
     from tfckpt.planning import Plan, Step
     from tfckpt.stored.bundles.index import BundleEntry
-    from tfckpt.stored.bundles.values import StoredValues
     from tfckpt.stored.formats.open import StoredCheckpoint
 
 COPIED = 256 << 10  # bytes; up to here a copy is cheaper than an empty tensor
@@ -56,7 +56,7 @@ class _Kept:
     """A variable's old value, and its new one (None during the assignment)."""
 
     variable: Any
-    old: tf.Tensor
+    old: tf.Tensor | None
     new: tf.Tensor | None = None
 
 
@@ -70,20 +70,43 @@ class Undo:
         self._kept: list[_Kept] = []
         self.complete = True
 
-    def assign(self, variable: Any, value: Any) -> None:
-        """Assign a value, and keep the old one; a tensor is taken over."""
-        for part, piece in pieces(raw(variable), value):
-            kept = _Kept(part, _value_of(part) if self._keeps else None)
-            if self._keeps:
-                self._kept.append(kept)
-            else:
-                self.complete = False
-            if isinstance(value, tf.Tensor):
-                tf.raw_ops.AssignVariableOp(resource=part.handle, value=value)
-                kept.new = value
-            else:
-                part.assign(piece)
-                kept.new = part.read_value() if self._keeps else None
+    def assign(self, variables: Mapping[str, Any], new: dict[str, Any]) -> None:
+        """Assign values by name, and keep the old ones; a tensor is taken over.
+
+        Each value is taken out of ``new``.
+        """
+        inner = {name: raw(variables[name]) for name in new}
+        tensors = {name: inner[name] for name, value in new.items() if isinstance(value, tf.Tensor)}
+        here = {n: v for n, v in tensors.items() if v.handle.device.endswith("CPU:0")}
+        old = read_all(here) if self._keeps else {}
+        for name, variable in inner.items():
+            value = new.pop(name)
+            try:
+                if name in tensors:
+                    self._take_over(variable, value, old.pop(name, None))
+                else:
+                    for part, piece in pieces(variable, value):
+                        self._assign(part, piece)
+            except _REFUSALS as error:
+                raise RestoreError(f"{name}: the variable rejected the value: {error}") from error
+
+    def _take_over(self, variable: Any, value: tf.Tensor, old: tf.Tensor | None) -> None:
+        kept = self._keep(variable, old)
+        tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value)
+        kept.new = value
+
+    def _assign(self, variable: Any, value: Any) -> None:
+        kept = self._keep(variable)
+        variable.assign(value)
+        kept.new = variable.read_value() if self._keeps else None
+
+    def _keep(self, variable: Any, old: tf.Tensor | None = None) -> _Kept:
+        if not self._keeps:
+            self.complete = False
+            return _Kept(variable, None)
+        kept = _Kept(variable, _value_of(variable) if old is None else old)
+        self._kept.append(kept)
+        return kept
 
     def watch(self, variables: Iterable[Any]) -> None:
         """Keep the old values of variables that other code is about to assign."""
@@ -183,14 +206,11 @@ def apply(
     ):
         _restore_objects(objects or {})
         for new in itertools.chain([first], values):
-            for name in list(new):
-                value = new[name] if verify == "values" else new.pop(name)
-                _assign(undo, name, variables[name], value)
-                del value
+            undo.assign(variables, {**new} if verify == "values" else new)
             if verify == "none":
                 _return_memory()
-        for name, value in (resets or {}).items():
-            _assign(undo, name, variables[name], cast_for(name, variables[name], value.numpy()))
+        begun = (resets or {}).items()
+        undo.assign(variables, {n: cast_for(n, variables[n], v.numpy()) for n, v in begun})
         follow()
         for name, value in first.items():  # with `verify: values`; else none is left
             _compare(name, raw(variables[name]), value)
@@ -252,19 +272,21 @@ def _values(
     small: list[tuple[str, Any]] = []
     try:
         for step in steps:
-            variable, values = raw(variables[step.name]), stored[step.origin or source].values
-            if (entry := _unchanged(step, values, variable)) is None:
+            name, origin = step.name, step.origin or source
+            entry = None if step.changes else stored[origin].values.plain(step.reads[0].key)
+            if entry is None:
                 continue
+            variable = raw(variables[name])
             plain = is_plain(variable, entry.dtype)
-            found[step.name], content = memory(entry, plain=plain)
-            if plain and isinstance(found[step.name], np.ndarray):
-                small.append((step.name, variable.dtype))
-            keys = wanted.setdefault(step.origin or source, [])
-            keys.append((step.reads[0].key, content))
-        for name, keys in wanted.items():
-            stored[name].values.fetch(keys)
+            if plain or variable.dtype.base_dtype.name == entry.dtype:
+                found[name], content = memory(entry, plain=plain)
+                if plain and entry.nbytes <= COPIED:
+                    small.append((name, variable.dtype))
+                wanted.setdefault(origin, []).append((step.reads[0].key, content))
+        for origin, keys in wanted.items():
+            stored[origin].values.fetch(keys)
         for name, dtype in small:
-            found[name] = tf.constant(found[name], dtype)
+            found[name] = tensor_of(found[name], dtype)
         for step in steps:
             if found[step.name] is None:
                 variable, values = variables[step.name], stored[step.origin or source].values
@@ -277,14 +299,6 @@ def _values(
             "reading fails",
         ) from error
     return found
-
-
-def _unchanged(step: Step, values: StoredValues, variable: Any) -> BundleEntry | None:
-    """The index's entry of a value that is assigned as it is stored."""
-    if step.changes or step.stored is None or (entry := values.plain(step.stored.key)) is None:
-        return None
-    same = is_plain(variable, entry.dtype) or variable.dtype.base_dtype.name == entry.dtype
-    return entry if same else None
 
 
 def is_plain(variable: Any, dtype: str) -> bool:
@@ -301,8 +315,8 @@ def is_plain(variable: Any, dtype: str) -> bool:
 
 def memory(entry: BundleEntry, *, plain: bool) -> tuple[Any, np.ndarray]:
     """A tensor for a large value that a plain variable takes over, else an array; and its bytes."""
-    # A scalar has no array over it; the operation takes dimensions as int32.
-    if plain and entry.shape and entry.nbytes > COPIED and max(entry.shape) < 1 << 31:
+    # The operation takes dimensions as int32.
+    if plain and entry.nbytes > COPIED and max(entry.shape) < 1 << 31:
         return _empty_tensor(entry.shape, entry.dtype)
     content = np.empty(entry.nbytes, np.uint8)
     return np.ndarray(entry.shape, _numpy_dtype(entry.dtype), content), content
@@ -358,13 +372,6 @@ def _restore_objects(objects: Mapping[str, Mapping[str, Any]]) -> None:
             restore_objects(prefix, found)
     except (AssertionError, ValueError, TypeError, NotImplementedError, tf.errors.OpError) as error:
         raise not_taken(prefix, error) from error
-
-
-def _assign(undo: Undo, name: str, variable: Any, value: Any) -> None:
-    try:
-        undo.assign(variable, value)
-    except _REFUSALS as error:
-        raise RestoreError(f"{name}: the variable rejected the value: {error}") from error
 
 
 def _compare(name: str, variable: Any, expected: Any) -> None:

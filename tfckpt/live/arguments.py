@@ -21,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from tfckpt.core.similar import did_you_mean, near_words
+from tfckpt.core.similar import did_you_mean
 from tfckpt.errors import ARGUMENTS, NamingError, PolicyError, Problem, UntrackedError
 from tfckpt.live.flavors import flavor_of
 from tfckpt.live.private.tensorflow import Trackable, wrap
@@ -94,12 +94,6 @@ def check_arguments(root: Any, objects: Mapping[str, Any], call: CallSignature) 
             raise UntrackedError(f"`{name}` is {_kind(obj)}", hint=_HINT)
 
 
-def checked(objects: Mapping[str, Any], call: CallSignature = OBJECTS) -> Any:
-    """A checkpoint of TensorFlow's of the same objects, if all can be saved."""
-    check_arguments(None, objects, call)
-    return tf.train.Checkpoint(**objects)
-
-
 def holds_object(value: Any) -> bool:
     """Whether a value is an object that a checkpoint saves, or a container of one."""
     if isinstance(value, weakref.ref):
@@ -142,13 +136,10 @@ def instead_of(keyword: str, value: Any, call: CallSignature) -> str:
         return ""
     if keyword in words.SAYS:
         return words.SAYS[keyword]
-    found, asked = meanings(_key(keyword), value, Config), ""
-    if not found:
-        near = near_words(keyword, {*POLICY_KEYS, *words.OF_OTHERS, *call.arguments}, 1, _LIKE)
-        asked = f"did you mean `{near[0]}`? " if near else ""
-        if near and near[0] in call.arguments:
-            return asked.strip()
-        found = meanings(_key(near[0]), value, Config) if near else []
+    near, found = meanings(_key(keyword), value, Config, call.arguments, _LIKE)
+    asked = f"did you mean `{near}`? " if near not in {"", _key(keyword)} else ""
+    if near in call.arguments:
+        return asked.strip()
     if hints := [_written(each, call) for each in found if _may_be(each, value)]:
         return asked + ", or ".join(hints)
     listed = call.arguments and value and isinstance(value, (str, *_CONTAINERS))

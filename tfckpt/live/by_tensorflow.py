@@ -162,7 +162,7 @@ def _copied(bundle: Bundle, keys: Collection[str], files: Files, directory: str)
         for key in sorted({OBJECT_GRAPH, *keys} & bundle.entries.keys()):
             _add(shard, key, bundle)
         shard.finish()
-    SCRATCH.write_atomic(index_path(target), encode_index(shard.coded, 1))
+    SCRATCH.write_atomic(index_path(target), encode_index(target, shard.entries, 1))
     name = os.path.split(bundle.prefix)[1]
     for file in parts(bundle.prefix, {*files.listdir(parent)}, files):
         if file.startswith(name) and not _WRITTEN_ANEW.fullmatch(file.removeprefix(name)):

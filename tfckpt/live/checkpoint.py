@@ -11,7 +11,6 @@ In graph mode (``tf.compat.v1``) every call goes to TensorFlow unchanged.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import weakref
 from functools import partial
@@ -36,21 +35,21 @@ from tfckpt.live.late import (
     nothing_left,
     restore_rest,
 )
-from tfckpt.live.lineage import Lineage, remember
+from tfckpt.live.lineage import Lineage
 from tfckpt.live.paths import absolute_prefix, also, eager_prefix, eager_source
 from tfckpt.live.private.tensorflow import Trackable
-from tfckpt.live.restore import Choice, carry_out, permitted, prepare
+from tfckpt.live.restore import RestoreSource, assign, permitted, prepare
 from tfckpt.live.save import (
-    RecordMetadata,
-    SaveOptions,
+    Destination,
+    NumberedDestination,
     as_save_errors,
     by_tensorflow,
-    completed_metadata,
+    disk_space,
     frozen_values,
     run_callbacks,
+    step_of,
     synchronous,
     write,
-    write_state,
 )
 from tfckpt.live.snapshot import take
 from tfckpt.live.status import LoadStatus, may_fail_an_assertion
@@ -59,10 +58,9 @@ from tfckpt.live.variables import as_int, is_variable
 from tfckpt.live.workers import Together, workers_among
 from tfckpt.policy import Policy
 from tfckpt.stored.bundles.keys import OBJECT_GRAPH
-from tfckpt.stored.bundles.write import BACKGROUND
-from tfckpt.stored.commits.commit import claim
-from tfckpt.stored.commits.numbering import Ticket
-from tfckpt.stored.commits.record_file import path_of
+from tfckpt.stored.bundles.write import BACKGROUND, FOREGROUND
+from tfckpt.stored.commits.commit import saving
+from tfckpt.stored.commits.record_file import CommitRecord, path_of
 from tfckpt.stored.io.files import files_of, lies_in
 
 if TYPE_CHECKING:
@@ -131,28 +129,13 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             SaveError: the checkpoint, or the previous one in the background, could not be written.
                 Its files are removed and no counter has changed.
         """
-        prefix = eager_prefix(file_prefix, "file_prefix")
-        if prefix is None:
+        given = eager_prefix(file_prefix, "file_prefix")
+        if given is None:
             return super().save(file_prefix, options)  # type: ignore[no-any-return]
-        target = absolute_prefix(prefix)
-        how, (directory, name) = SaveOptions(files_of(target)), os.path.split(target)
-        with Together(self._workers(), "save", SaveError) as workers:
-            self._background.finish()
-            ticket = None
-            if workers.chief:
-                with as_save_errors(prefix):
-                    recovered = claim(directory, name, how.files)
-                    counter = as_int(self.save_counter)
-                    ticket = Ticket.take(target, recovered, counter, how.files)
-            ticket = workers.ticket(ticket) or Ticket()
-
-            def then(path: str) -> None:
-                write_state(directory, os.path.split(path)[1], how.files)
-
-            about = RecordMetadata(probe=probe)
-            return self._save(
-                workers, ticket, (prefix, target), options, how, about=about, then=then
-            )
+        prefix = absolute_prefix(given)
+        to = NumberedDestination(given, prefix, files_of(prefix))
+        save = self._save(to, CommitRecord(), options, probe)
+        return self._background.run(save)  # type: ignore[no-any-return]
 
     def write(self, file_prefix: Any, options: Any = None, *, probe: Any = None) -> str:
         """Write under exactly this name, without a number and without the state file.
@@ -175,79 +158,75 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
     @in_turn
     def _write(self, file_prefix: Any, options: Any = None, probe: Any = None) -> str:
         # TensorFlow's CheckpointManager calls this.
-        prefix = eager_prefix(file_prefix, "file_prefix")
-        if prefix is None:
+        given = eager_prefix(file_prefix, "file_prefix")
+        if given is None:
             _drop_record(file_prefix)
             return super()._write(file_prefix, options)  # type: ignore[no-any-return]
-        how, target = SaveOptions(files_of(prefix)), absolute_prefix(prefix)
-        with Together(self._workers(), "save", SaveError) as workers:
-            self._background.finish()
-            about = RecordMetadata(probe=probe)
-            return self._save(workers, Ticket(), (prefix, target), options, how, about=about)
+        to = Destination(given, absolute_prefix(given), files_of(given))
+        save = self._save(to, CommitRecord(), options, probe)
+        return self._background.run(save)  # type: ignore[no-any-return]
 
     def _save(
-        self,
-        workers: Together,
-        ticket: Ticket,
-        prefixes: tuple[str, str],
-        options: Any,
-        how: SaveOptions,
-        *,
-        about: RecordMetadata,
-        then: Callable[[str], object] | None = None,
-    ) -> str:
-        """Take a snapshot, then write, read back and commit it, now or in the background.
+        self, to: Destination, record: CommitRecord, options: Any, probe: Any = None
+    ) -> Iterator[tuple[str, bool]]:
+        """A save, from its number to its end; from its ``yield`` on, training may go on.
 
-        ``prefixes`` are the path as the caller spells it and the absolute one, to which the number
-        of the ticket is added. ``then`` is called with the absolute one when it is committed.
+        That is the path, and whether what follows may happen in a thread; nothing if no save is
+        due. A number that is not used is given back, and so are the counters.
         """
-        with ticket, live_objects():
-            in_background = options is not None and options.experimental_enable_async_checkpoint
-            options = synchronous(options)
-            callbacks = options.experimental_write_callbacks or ()
-            options.experimental_write_callbacks = None
-            path, target = prefixes
-            if ticket.counted:
-                path, target = (f"{prefix}-{ticket.value}" for prefix in prefixes)
-                counter = self.save_counter
-                ticket.advances(counter.assign, as_int(counter), ticket.counted)
-            ticket.advance()  # the counters are saved, too
-            with gc_paused(), as_save_errors(path):
+        wanted = options is not None and options.experimental_enable_async_checkpoint
+        options = synchronous(options)
+        callbacks = options.experimental_write_callbacks or ()
+        options.experimental_write_callbacks = None
+        with (
+            Together(self._workers(), "save", SaveError) as workers,
+            contextlib.ExitStack() as undo,
+        ):
+            if (number := to.take_number(self, workers, undo)) is None:
+                return
+            if number.counted:
+                to.path, to.prefix = (f"{path}-{number.value}" for path in (to.path, to.prefix))
+            with live_objects(), gc_paused(), as_save_errors(to.path):
+                if number.counted:  # it is saved, too
+                    undo.callback(self.save_counter.assign, as_int(self.save_counter))
+                    self.save_counter.assign(number.counted)
                 live = self._live()
                 workers.gathered(live.inventory)
                 snapshot = take(
                     self._saver,
                     live,
-                    leave_out=how.on_unsavable == "warn",
+                    leave_out=to.on_unsavable == "warn",
                     logged=self._logged,
                     by_tensorflow=by_tensorflow(options),
                 )
-                if how.before is not None:
-                    how = dataclasses.replace(how, frozen=frozen_values(snapshot.live))
-                run = self._run(target, begin=True)
-                about = completed_metadata(about, snapshot, self._lineage, target, run)
-                if about.probe is not None:
-                    found = outputs.record(live, about.probe, workers.workers)
-                    about = dataclasses.replace(about, outputs=found)
-            workers.exchange("snapshot")
-        in_background = in_background and not snapshot.savers  # these write live objects directly
-        if in_background:
-            how = dataclasses.replace(how, chunk=BACKGROUND)
-
-        def commit() -> None:
+                if to.before is not None:
+                    to.frozen = frozen_values(snapshot.live)
+                record.run = self._lineage.run_of(to.prefix, begin=True)
+                record.lineage = self._lineage.lineage(os.path.split(to.prefix)[0])
+                if record.step is None:
+                    record.step = step_of(snapshot)
+                if probe is not None:
+                    record.outputs = outputs.record(live, probe, workers.workers)
+                if workers.chief:
+                    to.describe(record)
+                workers.exchange("snapshot")
             # Registered savers read live objects while they write.
-            with ticket, live_objects() if snapshot.savers else contextlib.nullcontext():
-                write(target, snapshot, options, how, about, mark=ticket.mark)
-            if then is not None:
-                then(target)
-            run_callbacks(callbacks, path)
-
-        work = workers.by_chief(commit, ticket, snapshot.live.inventory)
-        if in_background:
-            self._background.start(work)
-        else:
-            work()
-        return path
+            in_background = wanted and not snapshot.savers
+            to.chunk = BACKGROUND if in_background else FOREGROUND
+            yield to.path, in_background
+            with workers.chief_writes(snapshot.live.inventory):
+                if workers.chief:
+                    with (
+                        live_objects() if snapshot.savers else contextlib.nullcontext(),
+                        as_save_errors(to.prefix, partial(disk_space, snapshot.live, to)),
+                        saving(to.prefix, to.files, number.mark) as commit,
+                    ):
+                        index = write(snapshot, options, to, record, commit)
+                        commit.commit(record, index)
+                    undo.pop_all()
+                    to.committed(record)
+                    run_callbacks(callbacks, to.path)
+            undo.pop_all()
 
     @in_turn
     def restore(self, save_path: Any, options: Any = None) -> Any:
@@ -303,9 +282,8 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         skip_slots = options is not None and options.experimental_skip_slot_variables
         workers = workers or Together(self._workers())
         with adding_advice(call := PolicyCall.of(prefix, objects, root)), workers:
-            prepared = prepare(
-                [Choice(prefix, policy)], objects, root, skip_slots=skip_slots, workers=workers
-            )
+            source = RestoreSource(prefix, policy)
+            prepared = prepare([source], objects, root, skip_slots=skip_slots, workers=workers)
             with contextlib.ExitStack() as stack:
                 try:
                     ready = stack.enter_context(prepared)
@@ -325,7 +303,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         late = Late(prepared, self._objects()[0], options, self._live)
         waiting = bool(late.objects) or no_values_at_all(prepared)
         prepared = permitted(prepared, may_come=waiting)
-        undo = carry_out(prepared, workers)
+        undo = assign(prepared, workers)
         with _assigned_by_tensorflow(undo, prepared.stored.prefix):
             later = late.read(prepared)
         if not may_fail_an_assertion(prepared.plan):
@@ -348,7 +326,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         prepared.stored.values.verify([*(e.key for e in by_tensorflow if e.nbytes), OBJECT_GRAPH])
         steps = [s for s in assignments if is_variable(live[s.name]) and is_tensor(s)]
         path = readable(prepared.stored.prefix, without=[s.stored.key for s in steps if s.stored])
-        undo = carry_out(prepared, workers, objects=False)
+        undo = assign(prepared, workers, objects=False)
         restored = [step.name for step in steps]
         others = live.keys() - set(restored)
         undo.watch(v for name, v in live.items() if name in others and is_variable(v))
@@ -362,17 +340,16 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
 
     def _comes_from(self, prepared: Prepared) -> Callable[[], None]:
         """Record the restore, and go on with its random generators; returns what undoes that."""
-        before, drawn = self._lineage, dict[str, Any]()
+        drawn = dict[str, Any]()
         record, prefix = prepared.stored.record, prepared.stored.prefix
         saved = record.training.get(generators.KEY) if record and self._resumes_in else None
         # Each of several workers draws from its own.
         if saved and lies_in(prefix, self._resumes_in) and self._workers() is None:
             drawn = generators.take()
             generators.restore(saved, prefix)
-        self._lineage, forget = before.after(prepared), remember(prepared)
+        forget = self._lineage.add(prepared)
 
         def undo() -> None:
-            self._lineage = before
             forget()
             generators.put(drawn)
 
@@ -399,16 +376,6 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             return dict(tf.train.TrackableView.children(self)), None
         objects = {name: ref for name, ref in self._attached_dependencies if name != "root"}
         return objects, root() if isinstance(root, weakref.ref) else root
-
-    def _run(self, prefix: str, *, begin: bool = False) -> str:
-        """The id of the run that saves under a numbered prefix; "" where none has begun."""
-        objects, root = self._objects()
-        return self._lineage.run_of(prefix, [*objects.values(), root], begin=begin)
-
-    def _source(self, prefix: str) -> str:
-        """The checkpoint below a numbered prefix that was restored last; "" for none."""
-        objects, root = self._objects()
-        return self._lineage.source_of(prefix, [*objects.values(), root])
 
     def _live(self) -> Live:
         """The current values of the objects."""

@@ -17,10 +17,13 @@ from tfckpt.core.inventory import snake_case
 from tfckpt.live.private import either_keras
 from tfckpt.live.private import keras as private_keras
 from tfckpt.live.private import tf_keras as private_tf_keras
-from tfckpt.live.private.tensorflow import initialize
+from tfckpt.live.private.tensorflow import Sharded, Trackable, initialize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+
+
+_V1 = tf.compat.v1.train.Optimizer
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -113,14 +116,15 @@ def _attributes(package: str, layer: Any, names: Iterable[str]) -> frozenset[str
 
 def flavors() -> tuple[Flavor, ...]:
     """The flavors that the program has imported."""
-    found = []
     # The last name that importing Keras 3 binds, in every release.
-    if hasattr(sys.modules.get("keras"), "version"):
-        found.append(_keras3())
+    keras = hasattr(sys.modules.get("keras"), "version")
     # This one is bound before its last modules are imported.
-    if hasattr(sys.modules.get("tf_keras"), "__version__"):
-        found.append(_tf_keras())
-    return tuple(found)
+    return _flavors(keras, hasattr(sys.modules.get("tf_keras"), "__version__"))
+
+
+@functools.cache
+def _flavors(keras: bool, tf_keras: bool) -> tuple[Flavor, ...]:
+    return (*((_keras3(),) if keras else ()), *((_tf_keras(),) if tf_keras else ()))
 
 
 def flavor_of(obj: Any) -> Flavor | None:
@@ -155,8 +159,20 @@ def only_copied(layer: Any, flavor: Flavor) -> list[Any]:
 
 def is_optimizer(obj: Any) -> bool:
     """Whether it is an optimizer of either flavor, or one of ``tf.compat.v1.train``."""
-    flavor = flavor_of(obj)
-    return is_v1(obj) if flavor is None else isinstance(obj, flavor.optimizers)
+    return _is_optimizer(obj.__class__, flavors())
+
+
+@functools.lru_cache(1024)
+def _is_optimizer(cls: type, known: tuple[Flavor, ...]) -> bool:
+    flavor = _flavor_of(cls, known)
+    return issubclass(cls, _V1 if flavor is None else flavor.optimizers)
+
+
+@functools.lru_cache(1024)
+def holds_values(cls: type, known: tuple[Flavor, ...]) -> bool:
+    """Whether objects of a class may be values, or hold some."""
+    of_any = (list, tuple, dict, Trackable, tf.Variable, Sharded)
+    return _flavor_of(cls, known) is not None or issubclass(cls, of_any)
 
 
 def has_named_slots(optimizer: Any) -> bool:
@@ -166,7 +182,7 @@ def has_named_slots(optimizer: Any) -> bool:
 
 def is_v1(obj: Any) -> bool:
     """Whether it is an optimizer of ``tf.compat.v1.train``, which can train any variables."""
-    return isinstance(obj, tf.compat.v1.train.Optimizer)
+    return isinstance(obj, _V1)
 
 
 def has_own_step(model: Any) -> bool:

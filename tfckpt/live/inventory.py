@@ -8,6 +8,8 @@ and its optimizer ``optimizer``, so a checkpoint of a compiled model alone and o
 from __future__ import annotations
 
 import dataclasses
+import functools
+import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +26,7 @@ from tfckpt.live.flavors import flavor_of, is_optimizer, is_v1
 from tfckpt.live.orders import deep, deep_orders, own_orders
 from tfckpt.live.traits import describe
 from tfckpt.live.tree import Tree, check_listed, is_value
-from tfckpt.live.variables import is_variable, raw
+from tfckpt.live.variables import fixed_shape, is_variable, raw
 from tfckpt.live.vocabularies import LayerVocabulary, derives
 
 if TYPE_CHECKING:
@@ -140,20 +142,21 @@ def collect_as(
     check_listed(tree)
     describe(tree)
     named = names.assign(nodes, keras_roots=models)
+    entries, varying = _entries(named)
     return Live(
         Inventory(
             SOURCE,
-            {n.name: _entry(n) for n in named.values},
+            entries,
             named.containers,
             named.aliases,
             named.optimizers,
             complete=True,
-            roots=_with_parts(roots or {}, [n.name for n in named.values]),
+            roots=_with_parts(roots or {}, entries),
             own_orders=own_orders(tree, named) if orders else {},
             deep_orders=deep_orders(tree, named, models.values()) if orders else {},
             listings=_listings(tree, named),
             private=named.private,
-            varying=_varying(named),
+            varying=varying,
             datasets=_datasets(named),
         ),
         {n.name: n.node.value for n in named.values},
@@ -247,47 +250,42 @@ def _with_parts(roots: Mapping[str, Root], found: Iterable[str]) -> dict[str, Ro
     }
 
 
-def _entry(named: names.Name) -> Entry:
-    value = named.node.value
-    if named.role in (Role.OBJECT, Role.ITERATOR):
-        return Entry(named.name, named.role, "", None)
-    if isinstance(value, LayerVocabulary):
-        return value.entry(named.name)
-    variable = raw(value)
-    if isinstance(variable, _DVARIABLE):
-        raise UntrackedError(
-            f"{named.name}: its parts are on the devices of a DTensor mesh, which tfckpt does not "
-            "save or restore",
-            hint="nothing was done; use tf.train.Checkpoint for variables of DTensor",
-        )
-    # A variable with `shape=[None]` still holds a value of some shape.
-    is_static = variable.shape.is_fully_defined()
-    shape = tuple(map(int, variable.shape if is_static else tf.shape(variable, tf.int64)))
-    size = variable.dtype.size
-    for side in shape:
-        size *= side
-    return Entry(
-        named.name,
-        named.role,
-        variable.dtype.base_dtype.name,
-        shape,
-        size,
-        slot=named.slot,
-        of=named.of,
-    )
+_Varying = dict[str, tuple[int | None, ...] | None]
 
 
-def _varying(named: Names) -> dict[str, tuple[int | None, ...] | None]:
-    """The declared shapes of values with unknown dimensions: `shape=[None]`."""
-    values = {n.name: n.node.value for n in named.values}
-    shapes = {name: raw(value).shape for name, value in values.items() if is_variable(value)}
-    varying = {
-        name: None if shape.rank is None else tuple(shape.as_list())
-        for name, shape in shapes.items()
-        if not shape.is_fully_defined()
-    }
-    words = (n for n, value in values.items() if isinstance(value, LayerVocabulary))
-    return {**varying, **dict.fromkeys(words, (None,))}
+def _entries(named: Names) -> tuple[dict[str, Entry], _Varying]:
+    """An entry for each value, and the declared shapes of those with unknown dimensions."""
+    entries: dict[str, Entry] = {}
+    varying: _Varying = {}
+    for name, node, role, slot, of in named.values:
+        if role in (Role.OBJECT, Role.ITERATOR):
+            entries[name] = Entry(name, role, "", None)
+            continue
+        if isinstance(node.value, LayerVocabulary):
+            entries[name], varying[name] = node.value.entry(name), (None,)
+            continue
+        variable = raw(node.value)
+        if isinstance(variable, _DVARIABLE):
+            raise UntrackedError(
+                f"{name}: its parts are on the devices of a DTensor mesh, which tfckpt does not "
+                "save or restore",
+                hint="nothing was done; use tf.train.Checkpoint for variables of DTensor",
+            )
+        shape = fixed_shape(variable)
+        if shape is None:  # it still holds a value of some shape
+            declared = variable.shape
+            varying[name] = None if declared.rank is None else tuple(declared.as_list())
+            shape = tuple(map(int, tf.shape(variable, tf.int64)))
+        dtype, size = _dtype(variable.dtype)
+        nbytes = math.prod(shape) * size
+        entries[name] = Entry(name, role, dtype, shape, nbytes, slot=slot, of=of)
+    return entries, varying
+
+
+@functools.lru_cache(64)
+def _dtype(dtype: tf.DType) -> tuple[str, int]:
+    """The name of a dtype and the bytes of an element."""
+    return dtype.base_dtype.name, dtype.size
 
 
 def _datasets(named: Names) -> dict[str, Dataset]:

@@ -141,7 +141,7 @@ def _inner(tree: Tree, optimizer: Any) -> set[int]:
     inner: set[int] = set()
     for value in vars(optimizer).values():
         for each in value if isinstance(value, (list, tuple)) else (value,):
-            if is_optimizer(each):
+            if not is_variable(each) and is_optimizer(each):
                 inner |= {id(tree.variable(v, Role.SLOT)) for v in each.variables}
     return inner
 

@@ -1,7 +1,7 @@
-"""One restore from start to end: open, name, plan, apply.
+"""One restore from top to bottom: choose, prepare, apply, report.
 
-``tfckpt.Checkpoint`` and the functions that take a config both use this module, so there is one
-path from a checkpoint to live objects.
+:func:`restore` is the way of everything but ``tfckpt.Checkpoint``, which leaves to TensorFlow what
+comes to exist later, between :func:`prepare` and :func:`assign`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from absl import logging
 
@@ -17,106 +17,102 @@ from tfckpt.core.gc_pause import gc_paused
 from tfckpt.core.inventory import Inventory, Origin, Role
 from tfckpt.core.selectors import REGEX
 from tfckpt.errors import CheckpointError, DamagedCheckpointError, RefusedError, RestoreError
-from tfckpt.live import building, lora, outputs
+from tfckpt.live import building, outputs
 from tfckpt.live.adapt import plan_context
 from tfckpt.live.apply import Undo, apply, check_values
 from tfckpt.live.building import initial_values
 from tfckpt.live.inventory import Live, collect, ungraphed
 from tfckpt.live.optimizers import replaced, settings_of
 from tfckpt.live.turns import live_objects
+from tfckpt.live.variables import as_int
 from tfckpt.live.vocabularies import derive_again
-from tfckpt.live.workers import ALONE
+from tfckpt.live.workers import ALONE, PASSED_OVER, Together, after_failure
 from tfckpt.planning import Plan, RestoreReport, Severity, make_plan, union_of
-from tfckpt.planning.lock import drift
 from tfckpt.planning.suggestion import suggest
+from tfckpt.stored.bundles.keys import OBJECT_GRAPH
 from tfckpt.stored.commits.record_file import path_of
 from tfckpt.stored.formats.open import StoredCheckpoint, open_checkpoint, refuse_absent
 from tfckpt.stored.io.explain import KERAS_FILES
-from tfckpt.stored.io.files import content, files_of
+from tfckpt.stored.io.files import files_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
-    from tfckpt.errors import Problem
-    from tfckpt.live.workers import Together
+    from tfckpt.live.lineage import Lineage
+    from tfckpt.live.workers import Workers
     from tfckpt.policy import Policy
-    from tfckpt.stored.commits.record_file import CommitRecord
 
 _SMALL = 64 << 20  # bytes; a larger restore lets Python collect garbage first
 _DAMAGED_HINT = (
     "nothing was restored from it; copy the checkpoint again, or restore another one; "
     "`tfckpt verify` lists everything in it that is damaged"
 )
+TRAINING = "training"  # the keyword under which the state of a `fit` is saved
 _VERIFY_LEVELS = ("none", "checksums", "values")
 
 
-@dataclasses.dataclass(frozen=True)
-class Choice:
-    """One checkpoint to restore from.
+class RestoreSource(NamedTuple):
+    """One checkpoint to restore from, as it was asked for.
 
     Attributes:
-        leave: keywords of training state, whose values are left in the checkpoint.
+        path: of the checkpoint.
+        policy: what may be restored of it.
         chosen: why ``select: best`` has chosen it.
-        whole: whether everything of both sides is asked for, since a run goes on.
-        state: what is restored of the training's state.
+        resumes: whether a run goes on from it, which asks for everything of both sides.
     """
 
-    place: str
+    path: str
     policy: Policy
-    leave: tuple[str, ...] = ()
     chosen: str = ""
-    whole: bool = False
-    state: tuple[str, ...] = ()
+    resumes: bool = False
 
 
-@dataclasses.dataclass(frozen=True)
-class Part:
-    """One open checkpoint of a restore, its name in the plan, and its policy."""
-
-    source: str
-    stored: StoredCheckpoint
-    policy: Policy
+Candidates: TypeAlias = "Generator[tuple[Sequence[RestoreSource], Together], None, None]"
+"""One transaction each: its sources, and the workers that carry it out together."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Prepared:
-    """A restore that is ready to be carried out."""
+    """A restore that is ready to be carried out.
+
+    Attributes:
+        stored_by_path: the open checkpoints.
+        settings: hyperparameters of the code that the plan replaces.
+        objects: by keyword.
+        waits: whether it is only checked, since a ``fit`` assigns the values later.
+    """
 
     plan: Plan
     live: Live
-    parts: tuple[Part, ...]
+    sources: Sequence[RestoreSource]
+    stored_by_path: Mapping[str, StoredCheckpoint]
     settings: Mapping[str, Any]
     objects: Mapping[str, Any]
+    waits: bool = False
 
     @property
     def stored(self) -> StoredCheckpoint:
         """The only checkpoint."""
-        (part,) = self.parts
-        return part.stored
+        (stored,) = self.stored_by_path.values()
+        return stored
 
     @property
     def policy(self) -> Policy:
-        """The policy of the only checkpoint."""
-        (part,) = self.parts
-        return part.policy
+        """The policy of the only checkpoint, as it was asked for."""
+        (source,) = self.sources
+        return source.policy
 
     @property
     def prefix(self) -> str | None:
         """The prefix of the only checkpoint; None if several are combined."""
-        first, *others = self.parts
-        return None if others else first.stored.prefix
-
-    @property
-    def record(self) -> CommitRecord | None:
-        """The record of the only checkpoint; None if several are combined."""
-        return None if self.prefix is None else self.stored.record
+        return None if len(self.sources) > 1 else self.stored.prefix
 
     def report(self, rejected: Sequence[str] = ()) -> RestoreReport:
         """The report, once the plan was carried out."""
-        record = self.stored.record if len(self.parts) == 1 else None
+        record = None if self.prefix is None else self.stored.record
         return RestoreReport(
             self.plan,
-            ", ".join(dict.fromkeys(part.stored.prefix for part in self.parts)),
+            ", ".join(dict.fromkeys(each.prefix for each in self.stored_by_path.values())),
             record.step if record else None,
             record.epoch if record else None,
             dict(record.metrics) if record else {},
@@ -128,12 +124,77 @@ class Prepared:
         )
 
 
+def restore(
+    candidates: Candidates,
+    objects: Mapping[str, Any],
+    training: Callable[[Prepared], Prepared],
+    *,
+    counter: Any = None,
+    lineage: Lineage | None = None,
+    rejected: Sequence[str] = (),
+    only_plan: bool = False,
+) -> RestoreReport:
+    """Restore the first candidate that can be restored; the report of none has no path.
+
+    A candidate that cannot be read, or does not match, is thrown into the generator, which raises
+    or has another one.
+
+    Args:
+        candidates: what to try.
+        objects: by keyword.
+        training: says what a ``fit`` restores of a checkpoint, and when.
+        counter: the ``save_counter`` of a run that goes on.
+        lineage: of the checkpoint whose objects these are.
+        rejected: why candidates were passed over, for the report.
+        only_plan: assigns nothing, and refuses nothing.
+    """
+    candidate = next(candidates, None)
+    while candidate is not None:
+        sources, workers = candidate
+        continues = len(sources) == 1 and sources[0].policy.api == "restore"
+        counted = {"save_counter": counter} if counter is not None and continues else {}
+        try:
+            with (
+                workers,
+                prepare(sources, {**objects, **counted}, leave=TRAINING, workers=workers) as found,
+            ):
+                prepared = training(found)
+                if only_plan:
+                    return prepared.report(rejected)
+                refuse(prepared.plan)
+                _check_step(prepared)
+                if prepared.plan.training_state:
+                    _check_iterators(prepared)
+                if prepared.waits:
+                    check(prepared, workers)
+                else:
+                    assign(prepared, workers)
+                    if lineage is not None:
+                        lineage.add(prepared)
+                return prepared.report(rejected)
+        except PASSED_OVER as error:
+            candidate = after_failure(candidates, error)
+    return RestoreReport(Plan("", "", ()), "", rejected=tuple(rejected))
+
+
+def warn_of_fallback(rejected: Iterable[str], path: str) -> None:
+    """Log why checkpoints were passed over, and which one is used in their place."""
+    for reason in rejected:
+        logging.warning("passed over: %s\n  using %s in its place", reason, path)
+
+
+def only(source: RestoreSource, workers: Workers | None) -> Candidates:
+    """One checkpoint, the same in all workers."""
+    yield (source,), Together(workers)
+
+
 @contextlib.contextmanager
 def prepare(
-    choices: Sequence[Choice],
+    sources: Sequence[RestoreSource],
     objects: Mapping[str, Any],
     root: Any = None,
     *,
+    leave: str = "",
     skip_slots: bool = False,
     workers: Together = ALONE,
 ) -> Iterator[Prepared]:
@@ -141,122 +202,115 @@ def prepare(
 
     In this order: other threads wait; models with an input spec in the policy are built; the live
     values are named; the checkpoints are opened; the plan is made, and once more where optimizers
-    were built that the checkpoint has slots for; unbuilt objects are refused; the plan is compared
-    with the policy's lock. Several ``choices`` are one transaction.
+    were built that the checkpoint has slots for; unbuilt objects are refused. Several ``sources``
+    are one transaction.
 
+    ``leave`` is the keyword of training state, whose values are left in the checkpoint;
     ``skip_slots`` leaves optimizer slots out on both sides, as
     ``tf.train.CheckpointOptions.experimental_skip_slot_variables`` does.
     """
     given = {"model": root, **objects} if root is not None else objects
     with contextlib.ExitStack() as stack:
         stack.enter_context(live_objects())
-        for choice in choices:
-            building.build_models(given, choice.policy.build)
-        orders = any(choice.place.endswith(KERAS_FILES) for choice in choices)
+        for source in sources:
+            building.build_models(given, source.policy.build)
+        orders = any(source.path.endswith(KERAS_FILES) for source in sources)
         pause = stack.enter_context(contextlib.ExitStack())
         pause.enter_context(gc_paused())
         live = collect(objects, root, orders=orders)
-        opened = [stack.enter_context(_open(choice.place, live)) for choice in choices]
+        opened = {each.path: stack.enter_context(_open(each.path, live)) for each in sources}
         workers.exchange("opening")
-        if not orders and any(each.inventory.by_position for each in opened):
+        if not orders and any(each.inventory.by_position for each in opened.values()):
             orders = True
             live = collect(objects, root, orders=orders)
-        parts, plan = _planned(choices, opened, live, skip_slots=skip_slots)
+        planned = partial(_planned, sources, opened, leave=leave, skip_slots=skip_slots)
+        plan = planned(live)
         slots = building.waiting_slots(plan)
         if slots and building.build_optimizers(live, slots):
             live = collect(objects, root, orders=orders)
-            parts, plan = _planned(choices, opened, live, skip_slots=skip_slots)
+            plan = planned(live)
         building.check_built(live, plan)
-        for part in parts:
-            steps = (step for step in plan.assignments if step.origin in ("", part.source))
-            refuse_absent(part.stored, [entry.key for step in steps for entry in step.reads])
+        for path, stored in opened.items():
+            steps = (step for step in plan.assignments if step.origin in ("", path))
+            refuse_absent(stored, [entry.key for step in steps for entry in step.reads])
         if plan.nbytes > _SMALL:
             pause.close()
         settings = settings_of(plan, live.variables)
-        plan = with_drift(plan, [choice.policy for choice in choices])
-        yield Prepared(plan, live, parts, settings, given)
+        yield Prepared(plan, live, sources, opened, settings, objects)
 
 
 def _planned(
-    choices: Sequence[Choice],
-    opened: Sequence[StoredCheckpoint],
+    sources: Sequence[RestoreSource],
+    opened: Mapping[str, StoredCheckpoint],
     live: Live,
     *,
+    leave: str,
     skip_slots: bool,
-) -> tuple[tuple[Part, ...], Plan]:
-    """The open checkpoints, and the plan of their restore."""
-    parts, plans = [], []
-    for choice, stored in zip(choices, opened, strict=True):
-        policy = _effective_policy(choice, stored, alone=len(choices) == 1)
-        source = choice.place
-        stored_inventory = dataclasses.replace(stored.inventory, source=source)
+) -> Plan:
+    plans = []
+    for source in sources:
+        stored = opened[source.path]
+        policy = _effective_policy(source, stored, leave, alone=len(sources) == 1)
+        stored_inventory = dataclasses.replace(stored.inventory, source=source.path)
         live_inventory = live.inventory
-        if lora.is_lora(stored_inventory):
-            stored_inventory, live_inventory = lora.factors(stored, live)
-            stored_inventory = dataclasses.replace(stored_inventory, source=source)
-        elif not stored.graph:
+        if not stored.graph:
             live_inventory = ungraphed(live, stored_inventory).inventory
         if skip_slots:
             stored_inventory = _without_slots(stored_inventory)
             live_inventory = _without_slots(live_inventory)
-        policy = as_named(policy, stored_inventory, live_inventory, partial(_printed, choice))
+        policy = as_named(policy, stored_inventory, live_inventory, partial(_printed, source.path))
         known = plan_context(policy) if policy.adapt else None
         plan = make_plan(policy, stored_inventory, live_inventory, known)
         search = partial(
             suggest, policy=policy, stored=stored_inventory, live=live_inventory, known=known
         )
+        digests = stored.values.digest, source.policy.name, source.policy.digest
         plan = dataclasses.replace(
             plan,
-            origins=(_origin(choice, stored),),
+            origins=(Origin(source.path, *digests),),
             suggest=search,
-            chosen=choice.chosen,
-            policies=(choice.policy,),
+            chosen=source.chosen,
+            policies=(source.policy,),
         )
         plans.append(plan)
-        parts.append(Part(source, stored, policy))
-    return tuple(parts), union_of(plans) if len(plans) > 1 else plans[0]
+    return union_of(plans) if len(plans) > 1 else plans[0]
 
 
-def _open(place: str, live: Live) -> StoredCheckpoint:
-    roots, bases, files = live.roots, live.weak_bases, files_of(place)
+def _open(path: str, live: Live) -> StoredCheckpoint:
+    roots, bases, files = live.roots, live.weak_bases, files_of(path)
     with contextlib.ExitStack() as stack:
-        opened = open_checkpoint(place, roots=roots, bases=bases, files=files)
+        opened = open_checkpoint(path, roots=roots, bases=bases, files=files)
         stored = stack.enter_context(opened)
         refuse_absent(stored)
-        if stored.record is None and files.exists(path_of(place)):
+        if stored.record is None and files.exists(path_of(path)):
             logging.warning(
                 "%s: its files were written over since tfckpt saved it, so they are restored as "
                 "what they are, and its commit record is not used",
-                place,
+                path,
             )
         stack.pop_all()
     return stored
 
 
-def _printed(choice: Choice) -> Inventory:
+def _printed(path: str) -> Inventory:
     """The inventory that ``tfckpt inspect`` prints."""
-    with open_checkpoint(choice.place, files=files_of(choice.place)) as stored:
+    with open_checkpoint(path, files=files_of(path)) as stored:
         return stored.inventory
 
 
-def _effective_policy(choice: Choice, stored: StoredCheckpoint, *, alone: bool) -> Policy:
-    """The policy of a choice; a combination of several checkpoints has no training state."""
-    update: dict[str, Any] = {}
+def _effective_policy(
+    source: RestoreSource, stored: StoredCheckpoint, leave: str, *, alone: bool
+) -> Policy:
+    """The policy of a source; a combination of several checkpoints has no training state."""
+    policy, update = source.policy, dict[str, Any]()
     state = stored.record.training if stored.record is not None else {}
-    tops = {name.partition("/")[0] for name in stored.inventory.entries} if state else set()
-    left = [key for key in choice.leave if key in tops and state.get(key)]
-    if left := [f"{keyword}/**" for keyword in left]:
-        update["exclude_checkpoint"] = (*choice.policy.exclude_checkpoint, *left)
+    if state.get(leave) and any(n.startswith(f"{leave}/") for n in stored.inventory.entries):
+        update["exclude_checkpoint"] = (*policy.exclude_checkpoint, f"{leave}/**")
     if not alone:
         update["training_state"] = ()
-    if choice.whole:  # as if it were written in the policy
-        update.update((key, getattr(choice.policy, key)) for key in ("on_missing", "on_unexpected"))
-    return choice.policy.model_copy(update=update) if update else choice.policy
-
-
-def _origin(choice: Choice, stored: StoredCheckpoint) -> Origin:
-    policy = choice.policy
-    return Origin(choice.place, stored.values.digest, policy.name, policy.digest)
+    if source.resumes:  # as if it were written in the policy
+        update.update((key, getattr(policy, key)) for key in ("on_missing", "on_unexpected"))
+    return policy.model_copy(update=update) if update else policy
 
 
 def _without_slots(inventory: Inventory) -> Inventory:
@@ -279,21 +333,16 @@ def permitted(prepared: Prepared, *, may_come: bool) -> Prepared:
 
 
 def check(prepared: Prepared, workers: Together = ALONE) -> None:
-    """Everything that :func:`carry_out` does before the first assignment; changes nothing."""
-    with _ready(prepared, workers) as (stored, _):
-        check_values(prepared.plan, stored, prepared.live.variables, workers)
+    """Everything that :func:`assign` does before the first assignment; changes nothing."""
+    with _ready(prepared, workers):
+        check_values(prepared.plan, prepared.stored_by_path, prepared.live.variables, workers)
 
 
-def carry_out(
-    prepared: Prepared,
-    workers: Together = ALONE,
-    *,
-    objects: bool = True,
-) -> Undo:
+def assign(prepared: Prepared, workers: Together = ALONE, *, objects: bool = True) -> Undo:
     """Apply a plan, all of it or none of it."""
-    plan, live = prepared.plan, prepared.live
-    verify = max((part.policy.verify for part in prepared.parts), key=_VERIFY_LEVELS.index)
-    with _ready(prepared, workers) as (stored, resets):
+    plan, live, stored = prepared.plan, prepared.live, prepared.stored_by_path
+    verify = max((each.policy.verify for each in prepared.sources), key=_VERIFY_LEVELS.index)
+    with _ready(prepared, workers) as resets:
         others: dict[str, dict[str, Any]] = {}
         for step in plan.assignments if objects else ():
             if step.stored is not None and step.stored.shape is None:
@@ -316,25 +365,22 @@ def carry_out(
 
 
 @contextlib.contextmanager
-def _ready(
-    prepared: Prepared, workers: Together
-) -> Iterator[tuple[dict[str, StoredCheckpoint], Mapping[str, Any]]]:
-    """The open checkpoints by source, and the values of what is reset, of a plan without errors.
+def _ready(prepared: Prepared, workers: Together) -> Iterator[Mapping[str, Any]]:
+    """The values of what is reset, of a plan without errors.
 
     Errors of the body about files name a value by its canonical name, not by its key.
     """
     plan = prepared.plan
     refuse(plan)
     workers.planned(plan)
-    resets = initial_values(plan, prepared.live) if plan.resets else {}
     try:
-        yield {part.source: part.stored for part in prepared.parts}, resets
+        yield initial_values(plan, prepared.live) if plan.resets else {}
     except CheckpointError as error:
         names = {
             entry.key: entry.name
-            for part in prepared.parts
-            if error.path.startswith(part.stored.prefix)
-            for entry in part.stored.inventory.entries.values()
+            for stored in prepared.stored_by_path.values()
+            if error.path.startswith(stored.prefix)
+            for entry in stored.inventory.entries.values()
         }
         if error.name not in names:
             raise
@@ -342,23 +388,29 @@ def _ready(
         raise error.named(names, _DAMAGED_HINT if damaged else "") from error
 
 
-def with_drift(plan: Plan, policies: Iterable[Policy]) -> Plan:
-    """The plan, with its differences from the lock files of its policies."""
-    found: list[Problem] = []
-    for policy in {policy.lock: policy for policy in policies}.values():
-        if policy.lock is not None:
-            found += drift(plan, read_lock(policy.lock), policy.lock, policy.where("lock"))
-    return dataclasses.replace(plan, drift=tuple(found)) if found else plan
+def _check_iterators(prepared: Prepared) -> None:
+    """Compare the checksums of the object graph and of iterators: TensorFlow reads these later."""
+    if (graph := prepared.stored.graph) is not None:
+        states = (key for key, one in graph.entries.items() if one.dtype == "variant")
+        graph.verify([OBJECT_GRAPH, *states])
 
 
-def read_lock(lock: str) -> str | None:
-    """The text of a lock file; None if it does not exist."""
-    try:
-        return content(lock, files_of(lock)).decode(errors="replace")
-    except FileNotFoundError:
-        return None
-    except (OSError, CheckpointError) as error:
-        raise RestoreError(f"{lock}: the lock cannot be read: {error}") from error
+def _check_step(prepared: Prepared) -> None:
+    """Raise a RestoreError if the stored value of ``step`` is not an integer."""
+    for step in prepared.plan.assignments:
+        if step.name != "step" or step.stored is None or step.stored.shape is None:
+            continue
+        stored = prepared.stored_by_path[step.origin or prepared.plan.source]
+        try:
+            as_int(stored.values.read(step.stored.key))
+        except CheckpointError:  # damaged: the one before is tried
+            raise
+        except (TypeError, ValueError, OverflowError) as error:
+            raise RestoreError(
+                f"{stored.prefix}: the stored value of `step` is not the number of a training "
+                f"step: {error}",
+                hint="exclude `step` in the policy, or restore another checkpoint",
+            ) from None
 
 
 _SELECTORS = ("include", "exclude", "exclude_checkpoint", "expect_missing", "expect_unexpected")

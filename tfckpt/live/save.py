@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import hashlib
 import inspect
 import math
 import os
@@ -30,7 +31,6 @@ from tfckpt.live.paths import also
 from tfckpt.live.snapshot import recorded
 from tfckpt.live.variables import array_of, as_int, is_variable, raw
 from tfckpt.stored.bundles.bundle import Bundle, data_path, index_path
-from tfckpt.stored.bundles.index import encode_entry
 from tfckpt.stored.bundles.parallel import Parallel, cores
 from tfckpt.stored.bundles.write import (
     FOREGROUND,
@@ -43,69 +43,94 @@ from tfckpt.stored.bundles.write import (
     write_in_parallel,
 )
 from tfckpt.stored.commits import record_file
-from tfckpt.stored.commits.commit import write_checkpoint
+from tfckpt.stored.commits.numbering import SaveNumber, take_number
 from tfckpt.stored.commits.record_file import PART
 from tfckpt.stored.io import state_file
-from tfckpt.stored.io.files import LOCAL, Files, join
+from tfckpt.stored.io.files import Files, join
 from tfckpt.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from tfckpt.core.inventory import Inventory, Restored
+    from tfckpt.core.inventory import Inventory
+    from tfckpt.live.checkpoint import Checkpoint
     from tfckpt.live.inventory import Live
-    from tfckpt.live.lineage import Lineage
     from tfckpt.live.snapshot import Snapshot
+    from tfckpt.live.workers import Together
     from tfckpt.stored.bundles.index import BundleEntry
-    from tfckpt.stored.commits.commit import Mark
+    from tfckpt.stored.commits.commit import Saving
+    from tfckpt.stored.commits.record_file import CommitRecord
 
 PIECE = 1 << 26  # bytes that are copied off an accelerator at a time
 _FULL_TO_TENSORFLOW = tf.errors.ResourceExhaustedError
 
 
-@dataclasses.dataclass(frozen=True)
-class RecordMetadata:
-    """What the commit record says besides the values."""
-
-    step: int | None = None
-    epoch: int | None = None
-    metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    metadata: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    best_by: tuple[str, str] | None = None
-    training: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    run_began: float | None = None
-    run: str | None = None
-    preserved: tuple[int, ...] = ()
-    lineage: tuple[Restored, ...] = ()
-    probe: Any = None
-    outputs: Mapping[str, Any] | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class SaveOptions:
-    """How to save.
+class Destination:
+    """Where one save goes, and how: as here under its own name, without a number.
 
     Attributes:
+        path: as the caller spells it; with the number, once there is one.
+        prefix: the same, absolute.
         before: an earlier checkpoint, whose data files are shared where they hold what is frozen;
             "" where there is none yet; None to write everything.
         frozen: the names of the frozen values.
         sound: what was read of shared files and had its checksum, since it was last written.
+        chunk: bytes that are written at a time.
     """
 
-    files: Files = LOCAL
-    on_nonfinite: str = "warn"
-    on_unsavable: str = "warn"
-    chunk: int = FOREGROUND
+    on_nonfinite = on_unsavable = "warn"
     before: str | None = None
     frozen: frozenset[str] = frozenset()
-    sound: set[tuple[str, float, str]] = dataclasses.field(default_factory=set)
+    sound: set[tuple[str, float, str]]
+    chunk = FOREGROUND
+
+    def __init__(self, path: str, prefix: str, files: Files) -> None:
+        self.path, self.prefix, self.files = path, prefix, files
+
+    def take_number(
+        self, checkpoint: Checkpoint, workers: Together, undo: contextlib.ExitStack
+    ) -> SaveNumber | None:
+        """The number of the save, the same in all workers; None if none is due.
+
+        ``undo`` is for what a save changes that fails later.
+        """
+        checkpoint._background.finish()
+        return SaveNumber()
+
+    def describe(self, record: CommitRecord) -> None:
+        """Add what the directory knows to a record."""
+
+    def committed(self, record: CommitRecord) -> None:
+        """The checkpoint is on disk, whatever follows."""
+
+
+class NumberedDestination(Destination):
+    """Under the next number, which the state file then names, as TensorFlow's does."""
+
+    def take_number(
+        self, checkpoint: Checkpoint, workers: Together, undo: contextlib.ExitStack
+    ) -> SaveNumber | None:
+        checkpoint._background.finish()
+        number = None
+        if workers.chief:
+            with as_save_errors(self.path):
+                number = take_number(self.prefix, self.files, as_int(checkpoint.save_counter))
+            undo.callback(number.give_back)
+        return workers.number(number)
+
+    def committed(self, record: CommitRecord) -> None:
+        directory, name = os.path.split(self.prefix)
+        try:
+            state_file.write_state(directory, self.files, [name])
+        except OSError as error:
+            logging.warning("the state file for TensorFlow's tools was not written: %s", error)
 
 
 @contextlib.contextmanager
-def as_save_errors(prefix: str, disk_space: Callable[[], str] = str) -> Iterator[None]:
+def as_save_errors(prefix: str, space: Callable[[], str] = str) -> Iterator[None]:
     """Turn errors of the system and of TensorFlow into a SaveError that names the prefix.
 
-    ``disk_space`` returns text about the disk space, for a full disk.
+    ``space`` returns text about the disk space, for a full disk.
     """
     try:
         prefix.encode()
@@ -120,7 +145,7 @@ def as_save_errors(prefix: str, disk_space: Callable[[], str] = str) -> Iterator
     except (OSError, CheckpointError, tf.errors.OpError) as error:
         full = isinstance(error, _FULL_TO_TENSORFLOW)
         full = full or getattr(error, "errno", None) in state_file.FULL
-        more = f"; {text}" if full and (text := disk_space()) else ""
+        more = f"; {text}" if full and (text := space()) else ""
         save_error = SaveError(
             f"{prefix}: the checkpoint could not be written: {error}{more}",
             hint="no files of it were left, and earlier checkpoints are unchanged",
@@ -130,87 +155,71 @@ def as_save_errors(prefix: str, disk_space: Callable[[], str] = str) -> Iterator
 
 
 def write(
-    prefix: str,
-    snapshot: Snapshot,
-    options: Any,
-    save_options: SaveOptions,
-    metadata: RecordMetadata,
-    *,
-    mark: Mark | None = None,
-) -> None:
-    """Write a snapshot, make it durable, read it back, and commit it."""
+    snapshot: Snapshot, options: Any, to: Destination, record: CommitRecord, saving: Saving
+) -> bytes:
+    """Write a snapshot, make it durable, and complete its record; returns the index."""
     live, keys = snapshot.live, snapshot.keys
+    data = write_files(snapshot, options, to, saving.taken)
+    if data.nonfinite and (bad := [name for name, key in keys.items() if key in data.nonfinite]):
+        _report_nonfinite(bad, to.prefix, to.on_nonfinite)
+    number = re.search(r"-([0-9]{1,18})\Z", to.prefix)
+    entries = recorded(live, keys, data.entries, to.prefix)
+    record.number = int(number[1]) if number else 0
+    record.inventory = dataclasses.replace(live.inventory, source=to.prefix, entries=entries)
+    record.index_sha256 = hashlib.sha256(data.encoded).hexdigest()
+    record.created, record.versions = record_file.now(), _versions()
+    record.finite, record.files = not data.nonfinite, saving.files(data.total)
+    return data.encoded
 
-    def disk_space() -> str:
-        with contextlib.suppress(OSError):
-            free = save_options.files.free(os.path.split(prefix)[0])
-            frozen = save_options.frozen if save_options.before else ()
-            least = needed(live.inventory, frozen)
-            return "" if free is None else no_space(least, free)
-        return ""
 
-    def write_data(taken: frozenset[int]) -> tuple[bytes, list[str]]:
-        index, nonfinite_keys = write_files(prefix, snapshot, options, save_options, taken)
-        nonfinite = [name for name in live.inventory.entries if keys[name] in nonfinite_keys]
-        if nonfinite:
-            _report_nonfinite(nonfinite, prefix, save_options.on_nonfinite)
-        return index, nonfinite
+def disk_space(live: Live, to: Destination) -> str:
+    """How much a save needs and there is, for the message about a full disk."""
+    with contextlib.suppress(OSError):
+        free = to.files.free(os.path.split(to.prefix)[0])
+        least = needed(live.inventory, to.frozen if to.before else ())
+        return "" if free is None else no_space(least, free)
+    return ""
 
-    def describe(
-        bundle: Bundle, nonfinite: list[str], files: tuple[str, ...]
-    ) -> record_file.CommitRecord:
-        entries = recorded(live, keys, bundle)
-        return record_file.CommitRecord(
-            number=_number(prefix),
-            inventory=dataclasses.replace(live.inventory, source=prefix, entries=entries),
-            index_sha256=bundle.digest,
-            created=record_file.now(),
-            step=metadata.step,
-            epoch=metadata.epoch,
-            metrics=metadata.metrics,
-            metadata=metadata.metadata,
-            best_by=metadata.best_by,
-            training=metadata.training,
-            versions=_versions(),
-            finite=not nonfinite,
-            run_began=metadata.run_began,
-            run=metadata.run,
-            preserved=metadata.preserved,
-            lineage=metadata.lineage,
-            outputs=metadata.outputs,
-            files=files,
-        )
 
-    with as_save_errors(prefix, disk_space):
-        write_checkpoint(prefix, write_data, describe, save_options.files, mark=mark)
+class _DataFiles(NamedTuple):
+    """Data files on disk.
+
+    Attributes:
+        total: how many they are.
+        entries: key → index entry of each value in them.
+        encoded: the content of the index, which is not written yet.
+        nonfinite: the keys of weights, slots and arrays that hold NaN or infinity.
+    """
+
+    total: int
+    entries: Mapping[str, BundleEntry]
+    encoded: bytes
+    nonfinite: frozenset[str]
 
 
 def write_files(
-    prefix: str,
-    snapshot: Snapshot,
-    options: Any,
-    save_options: SaveOptions,
-    taken: frozenset[int],
-) -> tuple[bytes, frozenset[str]]:
+    snapshot: Snapshot, options: Any, to: Destination, taken: frozenset[int]
+) -> _DataFiles:
     """Write data files to disk; frees the tensors of the snapshot one by one.
 
     ``options`` are for TensorFlow's part; ``taken`` are total numbers of files that others have.
-    Returns the index, and the keys of weights, slots and arrays that hold NaN or infinity.
     """
-    files, tensors = save_options.files, snapshot.tensors
+    prefix, files, tensors = to.prefix, to.files, snapshot.tensors
     part, theirs = join(prefix + PART, os.path.split(prefix)[1]), 0
+    entries: Mapping[str, BundleEntry] = {}
     coded: list[tuple[bytes, bytes]] = []
     if snapshot.others:
         files.makedirs(prefix + PART)
         with writable(part, files) as path:
             snapshot.write_others(path, options)
         _sync_all(part, files)
-        theirs, coded = read_coded(part, files)
+        their_index, coded = read_coded(part, files)
+        theirs, entries = their_index.num_shards, their_index.entries
     nonfinite = snapshot.nonfinite_others()
     computed = snapshot.computed()
     values = [_value(key, tensors.pop(key), key in computed) for key in sorted(tensors)]
-    frozen = {snapshot.keys[name] for name in save_options.frozen}
-    shared, still = _share(prefix, [v for v in values if v.key in frozen], save_options)
+    frozen = {snapshot.keys[name] for name in to.frozen}
+    shared, still = _share(prefix, [v for v in values if v.key in frozen], to)
     known = {key for file in shared for key in file.entries}
     apart = set() if shared else frozen
     # What does not train is apart, for the saves that follow, and what is as it was from the rest.
@@ -227,21 +236,21 @@ def write_files(
         files.rename(old, new)
     if theirs:
         files.remove(index_path(part))
-    first = theirs
+    first, own = theirs, dict[str, Any]()
     for group, count in zip(groups, counts, strict=True):
         if count:
             target = Target(prefix, range(first, first + count), total, files)
-            written = write_in_parallel(group, _pieces, target, save_options.chunk)
-            coded += written.coded
+            written = write_in_parallel(group, _pieces, target, to.chunk)
+            own |= written.entries
             nonfinite += written.nonfinite
             first += count
     for shard, file in enumerate(shared, first):
         files.rename(file.path, path := data_path(prefix, shard, total))
         files.fsync(path)
-        moved = {key: entry._replace(shard=shard) for key, entry in file.entries.items()}
-        coded += [(key.encode(), encode_entry(entry)) for key, entry in moved.items()]
+        own |= {key: entry._replace(shard=shard) for key, entry in file.entries.items()}
         nonfinite += file.nonfinite
-    return encode_index(coded, total), frozenset(nonfinite)
+    index = encode_index(prefix, own, total, coded)
+    return _DataFiles(total, {**entries, **own}, index, frozenset(nonfinite))
 
 
 class _SharedFile(NamedTuple):
@@ -266,25 +275,25 @@ def frozen_values(live: Live) -> frozenset[str]:
 
 
 def _share(
-    prefix: str, values: Sequence[BundleValue], save_options: SaveOptions
+    prefix: str, values: Sequence[BundleValue], to: Destination
 ) -> tuple[list[_SharedFile], set[str]]:
     """The data files of the checkpoint before of which most is as it was, under new names.
 
     They are hard links: each checkpoint has all of its files, whichever is deleted. Also returns
     the keys of all values that are as they were, in whichever file.
     """
-    files, found, still = save_options.files, list[_SharedFile](), set[str]()
-    if not (values and save_options.before):
+    files, found, still = to.files, list[_SharedFile](), set[str]()
+    if not (values and to.before):
         return found, still
     try:
-        with Bundle.open(save_options.before, files) as bundle:
-            unchanged = _unchanged(values, bundle, save_options)
+        with Bundle.open(to.before, files) as bundle:
+            unchanged = _unchanged(values, bundle, to)
             still.update(*unchanged.values())
             for shard, stored in unchanged.items():
                 path = bundle.path(shard)
                 if 2 * sum(bundle.entries[key].nbytes for key in stored) <= files.status(path)[0]:
                     continue  # what else is in it would stay on the disk
-                _check_stored(stored, bundle, path, save_options)
+                _check_stored(stored, bundle, path, to)
                 files.makedirs(prefix + PART)
                 link = join(prefix + PART, f"shared-{shard}")
                 files.link(path, link)
@@ -297,7 +306,7 @@ def _share(
 
 
 def _unchanged(
-    values: Sequence[BundleValue], bundle: Bundle, save_options: SaveOptions
+    values: Sequence[BundleValue], bundle: Bundle, to: Destination
 ) -> dict[int, dict[str, bool]]:
     """Data file → the values that it holds as they are, and whether these are finite."""
     held: dict[int, list[BundleValue]] = {}
@@ -309,7 +318,7 @@ def _unchanged(
     parallel = Parallel()
 
     def compare(shard: int, value: BundleValue) -> None:
-        crc, finite = checksum(value, _pieces, save_options.chunk, parallel.go_on)
+        crc, finite = checksum(value, _pieces, to.chunk, parallel.go_on)
         if crc == bundle.entries[value.key].crc32c:
             same[shard][value.key] = finite
 
@@ -317,11 +326,9 @@ def _unchanged(
     return same
 
 
-def _check_stored(
-    keys: Iterable[str], bundle: Bundle, path: str, save_options: SaveOptions
-) -> None:
+def _check_stored(keys: Iterable[str], bundle: Bundle, path: str, to: Destination) -> None:
     """Raise if what a file holds has been damaged, which the checksums in its index do not tell."""
-    files, sound = save_options.files, save_options.sound
+    files, sound = to.files, to.sound
     _, written = files.status(path)
     unread = {(files.identity(path), written, key) for key in keys} - sound
     bundle.verify(key for *_, key in unread)
@@ -337,7 +344,7 @@ def _sync_all(prefix: str, files: Files) -> None:
 
 
 def _value(key: str, tensor: Any, check_finite: bool) -> BundleValue:
-    dtype, shape = DTYPES[tensor.dtype.as_datatype_enum], tuple(tensor.shape)
+    dtype, shape = DTYPES[tensor.dtype.as_datatype_enum], tuple(tensor.shape.as_list())
     nbytes = math.prod(shape) * ITEM_BYTES.get(dtype, 0)
     return BundleValue(key, dtype, shape, nbytes, check_finite, tensor)
 
@@ -391,29 +398,8 @@ def run_callbacks(callbacks: Iterable[Callable[..., None]], path: str) -> None:
         callback(*(path,) if inspect.signature(callback).parameters else ())
 
 
-def _number(prefix: str) -> int:
-    found = re.search(r"-([0-9]{1,18})\Z", prefix)
-    return int(found.group(1)) if found else 0
-
-
-def completed_metadata(
-    metadata: RecordMetadata | None, snapshot: Snapshot, lineage: Lineage, prefix: str, run: str
-) -> RecordMetadata:
-    """Complete the metadata with the lineage, and with the optimizer's step if none is set."""
-    metadata = metadata or RecordMetadata()
-    metadata = dataclasses.replace(
-        metadata,
-        lineage=lineage.lineage(os.path.split(prefix)[0]),
-        run=run,
-    )
-    return (
-        metadata
-        if metadata.step is not None
-        else dataclasses.replace(metadata, step=_step(snapshot))
-    )
-
-
-def _step(snapshot: Snapshot) -> int | None:
+def step_of(snapshot: Snapshot) -> int | None:
+    """The optimizer's step, if there is one optimizer."""
     variables = snapshot.live.variables
     counters = [name for name in variables if name.endswith("optimizer/iterations")]
     if len(counters) != 1:
@@ -428,15 +414,6 @@ def _versions() -> dict[str, str]:
         if (version := getattr(sys.modules.get(name), "__version__", None)) is not None:
             found[name] = str(version)
     return found
-
-
-def write_state(directory: str, name: str, files: Files) -> None:
-    """Name one checkpoint in the state file, as TensorFlow does after each ``save``."""
-    try:
-        path = join(directory, state_file.STATE_FILE)
-        state_file.write_state(path, state_file.render(name, [name]), files)
-    except OSError as error:
-        logging.warning("the state file for TensorFlow's tools was not written: %s", error)
 
 
 def by_tensorflow(options: Any) -> bool:

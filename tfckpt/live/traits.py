@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 _OF_EACH = frozenset({"name", "built"})
-_PLAIN = (bool, int, float, str, type(None))
+_PLAIN = frozenset({bool, int, float, str, type(None)})
 _NAMED = (types.FunctionType, types.BuiltinFunctionType, type)
 
 
@@ -41,7 +41,7 @@ def given_names(tree: Tree) -> frozenset[int]:
     found: set[int] = set()
     held: set[int] = set()
     for parent, _, flavor in list(tree.layers):
-        inner = [*parent._flatten_layers(include_self=False, recursive=False)]
+        inner = tree.inner[id(parent)]
         nodes = [n for layer in (parent, *inner) if (n := tree.node(layer)) is not None]
         held.update(map(id, nodes if inner else ()))
         found |= _chosen(nodes, flavor)
@@ -102,19 +102,24 @@ def describe(tree: Tree) -> None:
     for model, node, flavor in _functional(tree):
         graph = _graph(model, flavor)
         nodes = {id(each): found for each in model.layers if (found := tree.node(each))}
-        node.wires = wires(graph, nodes)
+        shapes = {key: sides for key, each in nodes.items() if (sides := _shapes(each))}
+        node.wires = wires(graph, {key: nodes[key] for key in shapes})
         node.sizes = len(model.layers), len(getattr(model, "operations", model.layers))
         alike: dict[Hashable, list[int]] = {}
-        for key, each in nodes.items():
-            if shapes := _shapes(each):
-                alike.setdefault((each.base or each.cls, shapes), []).append(key)
-        for layer in on_branches(graph, (group for group in alike.values() if len(group) > 1)):
+        for key, of_weights in shapes.items():
+            each = nodes[key]
+            alike.setdefault((each.base or each.cls, of_weights), []).append(key)
+        groups = [group for group in alike.values() if len(group) > 1]
+        for layer in on_branches(graph, groups) if groups else ():
             nodes[layer].beside = True
 
 
 def _shapes(layer: Node) -> tuple[str, ...]:
     """Of the weights of a layer."""
-    values = (each for each in walk(layer) if each.kind is NodeKind.VALUE)
+    below = [child for _, child in layer.children]
+    if layer.layers or any(child.kind is not NodeKind.VALUE for child in below):
+        below = [*walk(layer)]
+    values = (each for each in below if each.kind is NodeKind.VALUE)
     return tuple(sorted(str(raw(v.value).shape) for v in values if v.role is Role.WEIGHT))
 
 
@@ -147,17 +152,16 @@ def _graph(model: Any, flavor: Flavor) -> Graph:
 
 def _settings(layer: Any) -> str:
     """A digest of a layer's public plain attributes and the names of its functions."""
-    settings = {
-        name: value.__name__ if issubclass(type(value), _NAMED) else value
-        for name, value in vars(layer).items()
-        if not name.startswith("_") and name not in _OF_EACH
-    }
-    return digest(
-        [f"{name} {value!r}" for name, value in sorted(settings.items()) if _plain(value)]
-    )
-
-
-def _plain(value: Any) -> bool:
-    if issubclass(type(value), (list, tuple)):
-        return all(type(each) in _PLAIN for each in value)
-    return type(value) in _PLAIN
+    parts = []
+    for name, value in vars(layer).items():
+        if name.startswith("_") or name in _OF_EACH:
+            continue
+        cls = type(value)
+        if cls in _PLAIN:
+            parts.append(f"{name} {value!r}")
+        elif issubclass(cls, (list, tuple)):
+            if all(type(each) in _PLAIN for each in value):
+                parts.append(f"{name} {value!r}")
+        elif issubclass(cls, _NAMED):
+            parts.append(f"{name} {value.__name__!r}")
+    return digest(sorted(parts))

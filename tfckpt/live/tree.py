@@ -17,7 +17,16 @@ from tfckpt.core.names import Node, NodeKind, escaped
 from tfckpt.core.versions import in_use
 from tfckpt.errors import CoverageError
 from tfckpt.live import optimizers
-from tfckpt.live.flavors import Flavor, flavor_of, is_optimizer, is_v1, name_of, only_copied
+from tfckpt.live.flavors import (
+    Flavor,
+    flavor_of,
+    flavors,
+    holds_values,
+    is_optimizer,
+    is_v1,
+    name_of,
+    only_copied,
+)
 from tfckpt.live.private import either_keras, tf_keras
 from tfckpt.live.private.either_keras import with_layers_below
 from tfckpt.live.private.tensorflow import (
@@ -59,25 +68,37 @@ class Tree:
         self.optimizers: list[tuple[Any, Node]] = []
         self.layers: list[tuple[Any, Node, Flavor]] = []
         self.plain: list[tuple[Any, Node]] = []
+        self.inner: dict[int, list[Any]] = {}  # by id of a layer, the layers that it lists
         self.keras = False
         self._nodes: dict[int, Node] = {}
         self._keep: list[Any] = []
         self._copied: set[int] = set()
         self.variables: list[Any] = []
         self._savers = any_saver()
+        self._flavors = flavors()
+        self._without = {bool, int, float, str, type(None)}  # classes whose objects hold no value
 
     def node(self, obj: Any, role: Role = Role.WEIGHT) -> Node | None:
         """The node of an object; None if it cannot hold a value.
 
         ``role`` is for a variable that has no node yet.
         """
+        cls = type(obj)
+        if cls in self._without:
+            return None
         if is_variable(obj):
             return self.variable(obj, role)
-        if (known := self._nodes.get(id(obj))) is not None:
-            return known
-        flavor = flavor_of(obj)
-        if flavor is None and not isinstance(obj, (list, tuple, dict, Trackable)):
+        return self._nodes.get(id(obj)) or self._new(obj, role)
+
+    def _new(self, obj: Any, role: Role) -> Node | None:
+        cls = type(obj)
+        if not holds_values(obj.__class__, self._flavors) and not isinstance(obj, Trackable):
+            if obj.__class__ is cls:  # no proxy of another object
+                self._without.add(cls)
             return None
+        if (cls is tuple or cls is list) and self._without.issuperset(map(type, obj)):
+            return None
+        flavor = flavor_of(obj)
         self.keras |= flavor is not None
         if flavor is not None and isinstance(obj, flavor.loss_scale):
             return self._scaled(obj)
@@ -112,6 +133,8 @@ class Tree:
             parent.children.append((escaped(edge), node))
 
     def variable(self, variable: Any, role: Role = Role.WEIGHT) -> Node:
+        if (known := self._nodes.get(id(inner := raw(variable)))) is not None:
+            return known
         variable = owner(variable)
         inner = raw(variable)
         if (known := self._nodes.get(id(inner))) is not None:
@@ -125,7 +148,9 @@ class Tree:
 
     def reaches(self, variable: Any) -> bool:
         """Whether it has a node for a variable."""
-        return is_variable(variable) and id(raw(owner(variable))) in self._nodes
+        return is_variable(variable) and (
+            id(raw(variable)) in self._nodes or id(raw(owner(variable))) in self._nodes
+        )
 
     def _remember(self, obj: Any, node: Node) -> None:
         self._nodes[id(obj)] = node
@@ -198,6 +223,7 @@ class Tree:
         if not layer.built and id(layer) not in self._copied:
             self.unbuilt.append((layer, node))
         self._states(layer)
+        self.inner[id(layer)] = [*layer._flatten_layers(include_self=False, recursive=False)]
         model = isinstance(layer, flavor.model)
         for attribute, value in list(vars(layer).items()):
             if attribute in flavor.plain_attributes or attribute in bookkeeping:
@@ -228,7 +254,7 @@ class Tree:
             child = self.variable(variable)
             if id(child) not in below:
                 node.children.append((last_name(variable), child))
-        for inner in [*layer._flatten_layers(include_self=False, recursive=False)]:
+        for inner in self.inner[id(layer)]:
             found = None if isinstance(inner, flavor.metric) else self.node(inner)
             if found is not None and id(found) not in below:
                 # In a Python set, say. Only their order identifies them, as in a layer sequence.

@@ -27,7 +27,7 @@ _unreported: set[Background] = set()
 
 
 class Background:
-    """Runs at most one function at a time, in a thread."""
+    """Runs at most one save at a time in a thread."""
 
     def __init__(self) -> None:
         self._work: Future[None] | None = None
@@ -52,27 +52,34 @@ class Background:
         work = self._work
         return work is not None and not work.done()
 
-    def start(self, work: Callable[[], None]) -> None:
-        """Run ``work`` in a thread; the previous one has finished."""
-        future: Future[None] = Future()
+    def run(self, save: Iterator[tuple[str, bool]]) -> Any:
+        """Go through a save: what follows its ``yield`` in a thread, if the save allows that.
 
-        def run() -> None:
-            self._thread = threading.current_thread()
-            try:
-                work()
-            except BaseException as error:
-                self._thread = None
-                future.set_exception(error)
-            else:
-                self._thread = None
-                future.set_result(None)
-
+        Returns what it yields, the path; None if it yields nothing.
+        """
+        path, in_background = next(save, (None, False))
+        if not in_background:
+            next(save, None)
+            return path
+        work: Future[None] = Future()
         try:
-            threading.Thread(target=run, name="tfckpt-save").start()
+            threading.Thread(target=self._finish, args=(save, work), name="tfckpt-save").start()
         except RuntimeError:  # no more threads
-            run()
-        self._work = future
+            self._finish(save, work)
+        self._work = work
         _unreported.add(self)
+        return path
+
+    def _finish(self, save: Iterator[tuple[str, bool]], work: Future[None]) -> None:
+        self._thread = threading.current_thread()
+        try:
+            next(save, None)
+        except BaseException as error:
+            self._thread = None
+            work.set_exception(error)
+        else:
+            self._thread = None
+            work.set_result(None)
 
     def failure(self) -> BaseException | None:
         """Wait for the running work; returns its error, which :meth:`finish` will raise."""

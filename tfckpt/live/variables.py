@@ -7,6 +7,7 @@ are read.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,9 +28,20 @@ if TYPE_CHECKING:
 
 def is_variable(obj: Any) -> bool:
     """Whether it is a variable of TensorFlow's or of Keras 3's TensorFlow backend."""
-    if type(obj) is ResourceVariable or isinstance(obj, (tf.Variable, Sharded)):
+    return _is_variable(obj.__class__)
+
+
+@lru_cache(1024)
+def _is_variable(cls: type) -> bool:
+    if issubclass(cls, (tf.Variable, Sharded)):
         return True
-    return isinstance(obj, Trackable) and either_keras.is_variable(obj)
+    return issubclass(cls, Trackable) and either_keras.is_variable(cls)
+
+
+@lru_cache(1024)
+def of_keras(cls: type) -> bool:
+    """Whether it is a class of Keras 3's variables."""
+    return _is_variable(cls) and not issubclass(cls, (tf.Variable, Sharded))
 
 
 def raw(variable: Any) -> Any:
@@ -39,11 +51,21 @@ def raw(variable: Any) -> Any:
     """
     if type(variable) is ResourceVariable and CONTAINER not in variable.__dict__:
         return variable  # the common case; isinstance(…, tf.Variable) is slow
+    if of_keras(variable.__class__) and type(inner := variable._value) is ResourceVariable:
+        return inner
     if isinstance(variable, tf.Variable):
         inner = owner(tf_keras.inner_variable(variable))
     else:
         inner = variable if isinstance(variable, (Sharded, Whole)) else variable._value
     return whole(inner) if isinstance(inner, Sharded) else inner
+
+
+def fixed_shape(variable: Any) -> tuple[int, ...] | None:
+    """The shape of every value that it can hold; None if these may differ."""
+    shape = variable.shape
+    if shape.rank is None or None in (sides := shape.as_list()):
+        return None
+    return tuple(sides)
 
 
 def meant(obj: Any) -> Any:
@@ -55,9 +77,9 @@ def meant(obj: Any) -> Any:
 
 def path(variable: Any) -> str:
     """Keras 3's path of a variable; for others its name."""
-    if isinstance(variable, (tf.Variable, Sharded)):
-        return str(variable.name.removesuffix(":0"))
-    return str(variable.path)
+    if of_keras(variable.__class__):
+        return str(variable.path)
+    return str(variable.name.removesuffix(":0"))
 
 
 def as_int(value: Any) -> int:
@@ -121,6 +143,8 @@ def owner(variable: Any) -> Any:
 
 def parts(variable: Any) -> tuple[Any, ...]:
     """The local variables that hold its value; for a plain one, itself."""
+    if type(variable) is ResourceVariable:  # the common case
+        return (variable,)
     if isinstance(variable, Whole):
         return tuple(variable.variables)
     if isinstance(variable, tf.distribute.DistributedValues):

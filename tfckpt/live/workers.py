@@ -17,16 +17,19 @@ import contextlib
 import hashlib
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import tensorflow as tf
 
 from tfckpt.errors import (
+    CheckpointError,
     CheckpointNotFoundError,
     CoverageError,
     DamagedCheckpointError,
     InUseError,
     NotBuiltError,
+    RefusedError,
     RestoreError,
     SaveError,
     TfckptError,
@@ -36,10 +39,10 @@ from tfckpt.live.flavors import flavor_of
 from tfckpt.live.inventory import collect
 from tfckpt.live.private import runtime
 from tfckpt.live.variables import is_variable, raw
-from tfckpt.stored.commits.numbering import Ticket
+from tfckpt.stored.commits.numbering import SaveNumber
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
     from typing_extensions import Self
 
@@ -52,6 +55,7 @@ _SLOWEST = 10_000_000  # bytes that a save writes in a second
 _POLL = 1.0
 _LAST_WAIT = 10.0
 _LONGEST = 20_000  # characters of an error
+_T = TypeVar("_T")
 _CHOICE = "choice of a checkpoint"
 _RAISED_IN_ALL = (
     CheckpointNotFoundError,
@@ -65,6 +69,10 @@ _RAISED_IN_ALL = (
 
 class PassedOverError(RestoreError):
     """The chief goes on to another checkpoint; this worker waits for it."""
+
+
+PASSED_OVER = (CheckpointError, RefusedError, PassedOverError)
+"""Errors after which another checkpoint may be tried."""
 
 
 class Workers:
@@ -265,41 +273,26 @@ class Together:
                 "build the same objects in every worker; tfckpt.inventory lists them",
             )
 
-    def ticket(self, taken: Ticket | None) -> Ticket | None:
-        """The chief's number in all workers, None if it saves nothing.
+    def number(self, taken: SaveNumber | None) -> SaveNumber | None:
+        """The chief's number in all workers, None if it saves nothing."""
+        numbers = self.exchange("number", taken and [taken.value, taken.counted])[0]
+        return taken or (SaveNumber(*numbers) if numbers else None)
 
-        It is given back if a worker does not join.
-        """
-        with taken or contextlib.nullcontext():
-            numbers = self.exchange("number", taken and taken.numbers)[0]
-        return taken or (Ticket(*numbers) if numbers else None)
-
-    def by_chief(
-        self, work: Callable[[], None], ticket: Ticket, inventory: Inventory
-    ) -> Callable[[], None]:
-        """The chief's work; in other workers, a function that waits for it and raises its error."""
+    @contextlib.contextmanager
+    def chief_writes(self, inventory: Inventory) -> Iterator[None]:
+        """In the chief, tell the others how the body ends; in these, wait for that after it."""
         if (workers := self.workers) is None:
-            return work
+            yield
+            return
         self._open = False  # the end of the work says who fails
         nbytes = sum(entry.nbytes for entry in inventory.entries.values())
-
-        def outcome(error: BaseException | None = None) -> None:
-            what = "end of a save"
-            workers.exchange(what, None, error, raises=SaveError, last=True, of_chief=nbytes)
-
-        def work_and_say() -> None:
-            try:
-                work()
-            except BaseException as error:
-                outcome(error)
-                raise
-            outcome()
-
-        def wait() -> None:
-            with ticket:
-                outcome()
-
-        return work_and_say if workers.chief else wait
+        end = partial(workers.exchange, "end of a save", None)
+        try:
+            yield
+        except BaseException as error:
+            end(error, raises=SaveError, last=True, of_chief=nbytes)
+            raise
+        end(raises=SaveError, last=True, of_chief=nbytes)
 
     def __enter__(self) -> Self:
         return self
@@ -320,32 +313,45 @@ class Together:
 ALONE = Together()
 
 
-def offered(
-    workers: Workers | None, candidates: Iterable[Any], message: Callable[[Any], Any]
-) -> Iterator[Any]:
-    """What the chief tries, sent to the others before it is tried; or its error."""
-    if workers is None:
-        yield from candidates
+def agreed(
+    workers: Workers | None,
+    candidates: Generator[Any, None, None],
+    send: Callable[[Any], Any],
+    receive: Callable[[Any], Any],
+) -> Generator[tuple[Any, Together], None, None]:
+    """The candidates of the chief in all workers, each with those that try it together.
+
+    ``send`` turns a candidate, or None at the end, into a message of plain JSON, and ``receive``
+    turns it back. What fails is thrown into the generator, and by it into ``candidates``.
+    """
+    if workers is not None and not workers.chief:
+        while (candidate := receive(workers.exchange(_CHOICE)[0])) is not None:
+            with contextlib.suppress(PassedOverError):
+                yield candidate, Together(workers)
         return
     try:
-        for choice in candidates:
-            workers.exchange(_CHOICE, message(choice))
-            yield choice
+        candidate = next(candidates, None)
+        while candidate is not None:
+            if workers is not None:
+                workers.exchange(_CHOICE, send(candidate))
+            try:
+                yield candidate, Together(workers, passes=PASSED_OVER)
+            except PASSED_OVER as error:
+                candidate = after_failure(candidates, error)
     except Exception as error:
-        workers.exchange(_CHOICE, None, error, last=True)
+        if workers is not None:
+            workers.exchange(_CHOICE, None, error, last=True)
         raise
-
-
-def chose_nothing(workers: Workers | None, message: Any) -> None:
-    """Send to the others that the chief restores no checkpoint."""
     if workers is not None:
-        workers.exchange(_CHOICE, message, last=True)
+        workers.exchange(_CHOICE, send(None), last=True)
 
 
-def choices_of_chief(workers: Workers) -> Iterator[Any]:
-    """What the chief sends, one message after the other until the caller leaves the loop."""
-    while True:
-        yield workers.exchange(_CHOICE)[0]
+def after_failure(candidates: Generator[_T, None, None], error: Exception) -> _T | None:
+    """The candidate after one that failed, None at the end; raises if nothing else is tried."""
+    try:
+        return candidates.throw(error)
+    except StopIteration:
+        return None
 
 
 def workers_of(variables: Iterable[Any]) -> Workers | None:

@@ -6,7 +6,6 @@ save then fails although its files are complete, or writes a record that no read
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import json
 import math
@@ -20,14 +19,13 @@ from pydantic import ValidationError
 
 from tfckpt.core.similar import did_you_mean
 from tfckpt.errors import SaveError
-from tfckpt.live.arguments import CallSignature, instead_of
 from tfckpt.policy import Keep
 from tfckpt.policy.messages import problems_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfckpt.live.save import RecordMetadata
+    from tfckpt.stored.commits.record_file import CommitRecord
     from tfckpt.stored.io.files import Files
 
 # The number of digits that are looked for in file names.
@@ -40,6 +38,8 @@ _MAX_COUNT = 2**63 - 1
 
 def check_keywords(manager: type[Any], keywords: Mapping[str, Any]) -> None:
     """Refuse what a manager does not take, with what to write in its place."""
+    from tfckpt.live.arguments import CallSignature, instead_of  # TensorFlow, for managers alone
+
     known = inspect.signature(manager.__init__).parameters
     if any(each.kind is each.VAR_KEYWORD for each in known.values()):  # of a subclass
         return
@@ -135,24 +135,22 @@ def checkpoint_number(value: Any) -> int | None:
     return None if value is None else _natural("checkpoint_number", value, _MAX_NUMBER)
 
 
-def record_metadata(metadata: RecordMetadata) -> RecordMetadata:
-    """The same, with values that the commit record can hold."""
-    step = None if metadata.step is None else _natural("step", metadata.step, _MAX_COUNT)
-    epoch = None if metadata.epoch is None else _natural("epoch", metadata.epoch, _MAX_COUNT)
-    metrics = checked_metrics(metadata.metrics)
-    own = _json("metadata", metadata.metadata)
-    if not isinstance(own, dict):
-        raise _refused(f"metadata must be a dict, found {metadata.metadata!r}")
-    if (nbytes := len(json.dumps(own).encode())) > _MAX_BYTES:
-        raise _refused(f"metadata has {nbytes:,} bytes, but at most {_MAX_BYTES:,} are allowed")
-    return dataclasses.replace(metadata, step=step, epoch=epoch, metrics=metrics, metadata=own)
-
-
-def checked_metrics(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """The same, as a record holds them."""
-    return {
-        _text("the name of a metric", name): _metric(name, value) for name, value in metrics.items()
+def check_record(record: CommitRecord) -> None:
+    """Refuse what a record cannot hold of the caller's values; turn the rest into plain ones."""
+    if record.step is not None:
+        record.step = _natural("step", record.step, _MAX_COUNT)
+    if record.epoch is not None:
+        record.epoch = _natural("epoch", record.epoch, _MAX_COUNT)
+    record.metrics = {
+        _text("the name of a metric", name): _metric(name, value)
+        for name, value in record.metrics.items()
     }
+    metadata = _json("metadata", record.metadata)
+    if not isinstance(metadata, dict):
+        raise _refused(f"metadata must be a dict, found {record.metadata!r}")
+    if (nbytes := len(json.dumps(metadata).encode())) > _MAX_BYTES:
+        raise _refused(f"metadata has {nbytes:,} bytes, but at most {_MAX_BYTES:,} are allowed")
+    record.metadata = metadata
 
 
 def _json(where: str, value: Any, depth: int = 0) -> Any:

@@ -8,12 +8,9 @@ of plain TensorFlow are listed and restored, but never deleted.
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import dataclasses
 import os
 import time
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from absl import logging
@@ -27,36 +24,26 @@ from tfckpt.live.checkpoint import (
     TensorFlowManager,
     executing_eagerly,
 )
-from tfckpt.live.save import (
-    RecordMetadata,
-    SaveOptions,
-    as_save_errors,
-    frozen_values,
-    needed,
-)
+from tfckpt.live.restore import warn_of_fallback
+from tfckpt.live.save import Destination, as_save_errors, frozen_values, needed
 from tfckpt.live.turns import in_turn
 from tfckpt.live.variables import as_int
-from tfckpt.live.workers import (
-    PassedOverError,
-    Together,
-    choices_of_chief,
-    chose_nothing,
-    offered,
-)
+from tfckpt.live.workers import PASSED_OVER, Together, after_failure, agreed
 from tfckpt.manager import arguments
 from tfckpt.manager.directory import RunDirectory
-from tfckpt.manager.remarks import warn_of_fallback
-from tfckpt.stored.commits.numbering import Ticket
-from tfckpt.stored.io.explain import Audience, look
+from tfckpt.stored.commits.numbering import take_number
+from tfckpt.stored.commits.record_file import CommitRecord
+from tfckpt.stored.io.explain import look
 from tfckpt.stored.io.files import absolute, files_of, join
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    import contextlib
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
-    from tfckpt.live.workers import Workers
     from tfckpt.manager.directory import SaveReport
     from tfckpt.manager.retention import Decision
     from tfckpt.policy import Keep
+    from tfckpt.stored.commits.numbering import SaveNumber
 
 
 class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
@@ -148,11 +135,10 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         self._given = os.fspath(directory)
         path = absolute(self._given)
         files = files_of(self._given, durable=durable)
-        self._save_options = SaveOptions(
-            files,
-            arguments.one_of("on_nonfinite", on_nonfinite, ("save", "warn", "refuse")),
-            arguments.one_of("on_unsavable", on_unsavable, ("warn", "error")),
-        )
+        words = ("save", "warn", "refuse")
+        self._on_nonfinite = arguments.one_of("on_nonfinite", on_nonfinite, words)
+        self._on_unsavable = arguments.one_of("on_unsavable", on_unsavable, ("warn", "error"))
+        self._sound = set[tuple[str, float, str]]()  # of shared files, what has been checked
         name = arguments.checkpoint_name(checkpoint_name)
         rules = arguments.rules(max_to_keep, keep_checkpoint_every_n_hours, keep)
         self._files = RunDirectory(
@@ -227,54 +213,29 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
                 below an existing one, or the previous save in the background failed. No file of the
                 failed save is left, no counter has changed, and the next call saves.
         """
-        training = {generators.KEY: generators.take()} if self._random_generators else {}
-        about = RecordMetadata(
-            step, epoch, metrics or {}, metadata or {}, training=training, probe=probe
+        record = CommitRecord(
+            step=step, epoch=epoch, metrics=metrics or {}, metadata=metadata or {}
         )
-        return self.save_as(about, checkpoint_number, check_interval, options)
+        if self._random_generators:
+            record.training = {generators.KEY: generators.take()}
+        return self.save_as(record, checkpoint_number, check_interval, options, probe)
 
     @in_turn
     def save_as(
         self,
-        about: RecordMetadata,
+        record: CommitRecord,
         checkpoint_number: Any = None,
         check_interval: bool = True,
         options: Any = None,
+        probe: Any = None,
     ) -> str | None:
         """:meth:`save`, with everything that the record says besides the values."""
-        began = time.monotonic()
-        checkpoint, background = self._checkpoint, self._checkpoint._background
-        with Together(checkpoint._workers(), "save", SaveError) as workers:
-            checkpoint_number = arguments.checkpoint_number(checkpoint_number)
-            about = arguments.record_metadata(about)
-            if not background.busy:
-                background.finish()  # raises the error of the last save
-            step = None if self._checkpoint_interval is None else as_int(self._step_counter)
-            if step is not None and not self._due(step, check_interval):
-                return None
-            if self._if_busy == "wait":
-                background.finish()
-            ticket = None
-            if workers.chief and background.busy:
-                logging.info("save skipped: the previous one is still being written")
-            elif workers.chief:
-                with as_save_errors(self._checkpoint_prefix):
-                    ticket = self._take_number(checkpoint_number)
-            if (ticket := workers.ticket(ticket)) is None:
-                return None
-            with ticket:
-                background.finish()  # of another worker than the chief
-                if workers.chief:
-                    with as_save_errors(self._checkpoint_prefix):
-                        about = self._files.described(about)
-                last_step = partial(setattr, self, "_last_checkpoint_step")
-                ticket.advances(last_step, self._last_checkpoint_step, step)
-                prefixes = self._checkpoint_prefix, self._files.prefix
-                options, how = self._with_async(options), self._save_options
-                if self._trainable and workers.chief:
-                    how = dataclasses.replace(how, before=self._files.newest)
-            then = partial(self._saved, began)
-            return checkpoint._save(workers, ticket, prefixes, options, how, about=about, then=then)
+        if self._enable_async:
+            options = copy.copy(options) if options is not None else CheckpointOptions()
+            options.experimental_enable_async_checkpoint = True
+        to = _ManagedDestination(self, record, checkpoint_number, check_interval)
+        save = self._checkpoint._save(to, record, options, probe)
+        return self._checkpoint._background.run(save)  # type: ignore[no-any-return]
 
     def _turn(self) -> contextlib.AbstractContextManager[None]:
         return self._checkpoint._turn()
@@ -288,17 +249,6 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         """
         super().sync()
         self._files.catch_up()
-
-    def _saved(self, began: float, path: str) -> None:
-        """A checkpoint is committed, whatever follows."""
-        self._files.sweep(path)
-        if self.on_saved is None:
-            return
-        seconds = time.monotonic() - began
-        try:
-            self.on_saved(self._files.report(path, self._as_given(path), seconds))
-        except Exception:
-            logging.warning("%s is saved, but on_saved failed", path, exc_info=True)
 
     def claim(self) -> None:
         """Lock the directory for this process, and check that a save is possible.
@@ -317,29 +267,6 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
                 self._files.claim_for(needed(live.inventory, frozen))
                 self._files.mend_state()
             workers.exchange("claim")
-
-    def _take_number(self, checkpoint_number: int | None) -> Ticket:
-        """Lock the directory, end what dead processes have begun, and take a number."""
-        last = self._files.claim()
-        if checkpoint_number is not None:
-            last = max(last, *(one.number for one in self._files.checkpoints()), 0)
-        counter, files = as_int(self._checkpoint.save_counter), self._save_options.files
-        return Ticket.take(self._files.prefix, last, counter, files, checkpoint_number)
-
-    def _with_async(self, options: Any) -> Any:
-        if not self._enable_async:
-            return options
-        options = copy.copy(options) if options is not None else CheckpointOptions()
-        options.experimental_enable_async_checkpoint = True
-        return options
-
-    def _due(self, step: int, check_interval: bool) -> bool:
-        last = self._last_checkpoint_step
-        if last is None:
-            return True
-        return step != last and not (
-            check_interval and step < last + (self._checkpoint_interval or 0)
-        )
 
     @property
     def best(self) -> str | None:
@@ -369,48 +296,46 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             DamagedCheckpointError: there are checkpoints, but none can be read.
             RefusedError: the newest readable one does not match the objects.
         """
-        self._checkpoint._background.failure()
-        workers = self._checkpoint._workers()
-        path = None
-        if workers is None or workers.chief:
-            path = self._restore_newest(workers)
-        else:
-            for name in choices_of_chief(workers):
-                with contextlib.suppress(PassedOverError):
-                    path = None if name is None else self._restore_one(join(self._files.path, name))
-                    break
-        if path is not None:
-            return path
-        found = look(self._directory, self._save_options.files)
+        checkpoint, rejected = self._checkpoint, list[str]()
+        checkpoint._background.failure()
+        _ = checkpoint.save_counter  # makes it
+        candidates = agreed(
+            checkpoint._workers(),
+            self._restorable(rejected),
+            lambda path: path and os.path.split(path)[1],
+            lambda name: name and join(self._files.path, name),
+        )
+        candidate = next(candidates, None)
+        while candidate is not None:
+            path, workers = candidate
+            try:
+                status = checkpoint._restore(path, RESTORE, workers=workers, returned=False)
+            except PASSED_OVER as error:
+                candidate = after_failure(candidates, error)
+            else:
+                status.expect_partial()
+                if self._checkpoint_interval is not None:
+                    self._last_checkpoint_step = as_int(self._step_counter)
+                warn_of_fallback(rejected, self._as_given(path))
+                return self._as_given(path)
+        found = look(self._directory, self._files.files)
         if found.notable:
             nothing = f"no checkpoint named {self._files.checkpoint_name!r} to restore"
-            logging.warning("%s", "\n  ".join([nothing, *found.lines(Audience.TRAINING)]))
+            logging.warning("%s", "\n  ".join([nothing, *found.lines]))
         if self._init_fn is not None:
             self._init_fn()
         return None
 
-    def _restore_newest(self, workers: Workers | None) -> str | None:
-        """Restore the newest checkpoint that can be read; None if there is none."""
-        rejected: list[str] = []
-        tried = self._restorable(rejected)
-        for path in offered(workers, tried, lambda path: os.path.split(path)[1]):
-            try:
-                restored = self._restore_one(path)
-            except CheckpointError as error:  # noqa: PERF203 (the next one may be readable)
-                rejected.append(str(error))
-            else:
-                warn_of_fallback(rejected, restored)
-                return restored
-        chose_nothing(workers, None)
-        return None
-
-    def _restorable(self, rejected: list[str]) -> Iterator[str]:
+    def _restorable(self, rejected: list[str]) -> Generator[str, None, None]:
         """The checkpoints to try, newest first; raises at the end if there were only others."""
-        for path, reason in self._files.restorable():
-            if reason:
-                rejected.append(reason)
-            else:
-                yield path
+        for path, why_not in self._files.restorable():
+            reason = why_not
+            if not reason:
+                try:
+                    yield path
+                except CheckpointError as error:  # the next one may be readable
+                    reason = str(error)
+            rejected.append(reason)
         if rejected:
             raise DamagedCheckpointError(
                 "none of the checkpoints can be read:\n  " + "\n  ".join(rejected),
@@ -418,11 +343,62 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
                 hint="to start from scratch, use another directory",
             )
 
-    def _restore_one(self, path: str) -> str:
-        _ = self._checkpoint.save_counter  # makes it
-        workers = Together(self._checkpoint._workers(), passes=(CheckpointError,))
-        status = self._checkpoint._restore(path, RESTORE, workers=workers, returned=False)
-        status.expect_partial()
-        if self._checkpoint_interval is not None:
-            self._last_checkpoint_step = as_int(self._step_counter)
-        return self._as_given(path)
+
+class _ManagedDestination(Destination):
+    """Under the next number of a manager, or the caller's; then others are deleted."""
+
+    def __init__(
+        self, manager: CheckpointManager, record: CommitRecord, number: Any, check_interval: bool
+    ) -> None:
+        self._manager, self._directory = manager, manager._files
+        super().__init__(manager._checkpoint_prefix, self._directory.prefix, manager._files.files)
+        self.on_nonfinite, self.on_unsavable = manager._on_nonfinite, manager._on_unsavable
+        self.sound = manager._sound
+        self._record, self._number, self._check_interval = record, number, check_interval
+        self._began = time.monotonic()
+
+    def take_number(
+        self, checkpoint: Checkpoint, workers: Together, undo: contextlib.ExitStack
+    ) -> SaveNumber | None:
+        manager, background = self._manager, checkpoint._background
+        chosen = arguments.checkpoint_number(self._number)
+        arguments.check_record(self._record)
+        if not background.busy:
+            background.finish()  # raises the error of the last save
+        interval, last = manager._checkpoint_interval, manager._last_checkpoint_step
+        step = None if interval is None else as_int(manager._step_counter)
+        if step is not None and last is not None:
+            soon = self._check_interval and step < last + (interval or 0)
+            if soon or step == last:
+                return None
+        if manager._if_busy == "wait":
+            background.finish()
+        number = None
+        if workers.chief and background.busy:
+            logging.info("save skipped: the previous one is still being written")
+        elif workers.chief:
+            with as_save_errors(self.path):
+                counter = as_int(checkpoint.save_counter)
+                number = take_number(self.prefix, self.files, counter, chosen)
+            undo.callback(number.give_back)
+        if (number := workers.number(number)) is not None:
+            background.finish()  # of another worker than the chief
+            undo.callback(setattr, manager, "_last_checkpoint_step", last)
+            manager._last_checkpoint_step = step
+            if manager._trainable and workers.chief:
+                self.before = self._directory.newest
+        return number
+
+    def describe(self, record: CommitRecord) -> None:
+        self._directory.describe(record)
+
+    def committed(self, record: CommitRecord) -> None:
+        self._directory.sweep(self.prefix)
+        if self._manager.on_saved is None:
+            return
+        seconds = time.monotonic() - self._began
+        try:
+            report = self._directory.report(record, self.prefix, self.path, seconds)
+            self._manager.on_saved(report)
+        except Exception:
+            logging.warning("%s is saved, but on_saved failed", self.prefix, exc_info=True)

@@ -21,21 +21,20 @@ from absl import logging
 from tfckpt.core.text import no_space
 from tfckpt.errors import CheckpointError, SaveError, TfckptError
 from tfckpt.manager.remarks import Remarks
-from tfckpt.manager.retention import Decision, SavedCheckpoint, decide, ranked
+from tfckpt.manager.retention import Decision, decide, ranked
 from tfckpt.stored.bundles.bundle import Bundle, index_path
 from tfckpt.stored.commits import commit, discovery, record_file
-from tfckpt.stored.commits.discovery import Candidate, CheckpointKind
+from tfckpt.stored.commits.discovery import COMMITTED, DAMAGED, FOREIGN, TORN, CheckpointInfo
+from tfckpt.stored.commits.record_file import CommitRecord
 from tfckpt.stored.formats.open import open_checkpoint
 from tfckpt.stored.io.files import Files, join
-from tfckpt.stored.io.state_file import STATE_FILE, read_state, render, write_state
+from tfckpt.stored.io.state_file import STATE_FILE, read_state, write_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from tfckpt.live.checkpoint import Checkpoint
-    from tfckpt.live.save import RecordMetadata
     from tfckpt.policy import Keep
-    from tfckpt.stored.commits.record_file import CommitRecord
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,9 +68,8 @@ class Directory:
 
     def __init__(self, path: str, checkpoint_name: str, files: Files) -> None:
         self.path, self.checkpoint_name, self.files = path, checkpoint_name, files
-        self._heads: dict[str, tuple[tuple[int, float] | None, CommitRecord | None]] = {}
+        self._rows: dict[str, tuple[tuple[int, float] | None, CheckpointInfo]] = {}
         self._lengths: dict[str, Mapping[str, int]] = {}
-        self._recorded: dict[str, SavedCheckpoint | None] = {}
         self._is_behind = False
 
     @property
@@ -79,18 +77,17 @@ class Directory:
         """The path of a checkpoint up to the dash before its number."""
         return join(self.path, self.checkpoint_name)
 
-    def checkpoints(self) -> list[Candidate]:
-        """Oldest save first, without those that have neither an index nor a record."""
-        found = reversed(self._candidates())
-        return [each for each in found if each.kind is not CheckpointKind.TORN]
+    def checkpoints(self) -> list[CheckpointInfo]:
+        """What the file names say: the oldest first, without those that are torn."""
+        return [one for one in reversed(self._candidates()) if one.state != TORN]
 
     @property
     def newest(self) -> str:
         """The newest committed checkpoint; "" where there is none."""
-        found = (one for one in self._candidates() if one.kind is CheckpointKind.COMMITTED)
+        found = (one for one in self._candidates() if one.state == COMMITTED)
         return next((one.prefix for one in found), "")
 
-    def _candidates(self) -> list[Candidate]:
+    def _candidates(self) -> list[CheckpointInfo]:
         return discovery.candidates(self.path, self.checkpoint_name, self.files)
 
     def restorable(self) -> Iterator[tuple[str, str]]:
@@ -101,19 +98,15 @@ class Directory:
         """
         tried: set[str] = set()
         while fresh := [one for one in self._candidates() if one.prefix not in tried]:
-            committed = (one.number for one in fresh if one.kind is CheckpointKind.COMMITTED)
+            committed = (one.number or 0 for one in fresh if one.state == COMMITTED)
             acknowledged = next(committed, None)
             unrecorded = []
             for one in fresh:
                 tried.add(one.prefix)
-                newer = acknowledged is not None and one.number > acknowledged
-                if one.kind is CheckpointKind.TORN:
+                newer = acknowledged is not None and (one.number or 0) > acknowledged
+                if one.state == TORN:
                     yield "", f"{one.prefix}: has data but no index, which was lost or not copied"
-                elif (
-                    newer
-                    and one.kind is CheckpointKind.FOREIGN
-                    and self._without_record(one.prefix)
-                ):
+                elif newer and one.state == FOREIGN and self._without_record(one.prefix):
                     unrecorded.append(one.prefix)
                     yield "", f"{one.prefix}: written by tfckpt, but its commit record is missing"
                 else:
@@ -128,46 +121,43 @@ class Directory:
         except CheckpointError:
             return False  # trying it raises the error
 
-    def head(self, prefix: str) -> CommitRecord | None:
-        """The record of a checkpoint without its values; None if there is no readable one."""
-        path, stamp = record_file.path_of(prefix), None
+    def recorded(
+        self, found: Iterable[CheckpointInfo], *, again: bool = True
+    ) -> list[CheckpointInfo]:
+        """Those that tfckpt committed and whose records can be read, with these.
+
+        ``again`` is whether one may have been saved again since it was read.
+        """
+        committed = (one for one in found if one.state == COMMITTED)
+        rows = (self._with_record(one, again=again) for one in committed)
+        return [one for one in rows if one.head is not None]
+
+    def _with_record(self, one: CheckpointInfo, *, again: bool) -> CheckpointInfo:
+        stamp, row = self._rows.get(one.prefix, (None, None))
+        if row is not None and not again:
+            return row
+        now = None
         if self.files.renames:  # else a request for each
             with contextlib.suppress(OSError):
-                stamp = self.files.status(path)
-        if prefix in self._heads and self._heads[prefix][0] == stamp:  # it may be saved again
-            return self._heads[prefix][1]
-        try:
-            head = record_file.read_head(path, prefix, self.files)
-        except CheckpointError:  # restoring it raises the error
-            head = None
-        self._heads[prefix] = stamp, head
-        return head
+                now = self.files.status(record_file.path_of(one.prefix))
+        if row is None or stamp != now:
+            head = _head(one.prefix, self.files)
+            row = dataclasses.replace(one, head=head, time=head.time if head else 0.0)
+            self._rows[one.prefix] = now, row
+        return row
 
-    def saved(self, checkpoints: Iterable[Candidate]) -> list[SavedCheckpoint]:
-        """Those that tfckpt committed and that have all their files, none of which is cut, as
-        retention rules see them.
+    def saved(self, found: Iterable[CheckpointInfo]) -> list[CheckpointInfo]:
+        """Those that rules decide about: :meth:`recorded` with all files, none of which is cut.
 
         Others are neither counted nor deleted.
         """
-        committed = [one for one in checkpoints if one.kind is CheckpointKind.COMMITTED]
-        names = {*self.files.listdir(self.path)} if committed else set[str]()
+        rows = self.recorded(found)
+        names = {*self.files.listdir(self.path)} if rows else set[str]()
         return [
-            SavedCheckpoint.of(one.prefix, one.number, head)
-            for one in committed
-            if (head := self.head(one.prefix)) is not None
-            and names.issuperset(head.files)
-            and self._is_long_enough(one.prefix, head)
+            one
+            for one in rows
+            if names.issuperset(one.record.files) and self._is_long_enough(one.prefix, one.record)
         ]
-
-    def recorded(self, checkpoints: Iterable[Candidate]) -> list[SavedCheckpoint]:
-        """The same where nothing is deleted: also those that lack a file; each is read once."""
-        for one in checkpoints:
-            if one.prefix not in self._recorded and one.kind is CheckpointKind.COMMITTED:
-                head = self.head(one.prefix)
-                row = None if head is None else SavedCheckpoint.of(one.prefix, one.number, head)
-                self._recorded[one.prefix] = row
-        rows = (self._recorded.get(one.prefix) for one in checkpoints)
-        return [row for row in rows if row is not None]
 
     def _is_long_enough(self, prefix: str, head: CommitRecord) -> bool:
         """Whether no data file ends before its values do, by the index, which is read once."""
@@ -185,11 +175,11 @@ class Directory:
         except (OSError, CheckpointError):
             return False
 
-    def best(self, monitor: str, mode: str, run: str | None = None) -> list[SavedCheckpoint]:
+    def best(self, monitor: str, mode: str, run: str | None = None) -> list[CheckpointInfo]:
         """The checkpoints of a run that have this metric, the best first; by default the newest."""
         saved = self.saved(self.checkpoints())
-        run = run or (saved[-1].run if saved else None)
-        saved = [one for one in saved if one.run == run]
+        run = run or (saved[-1].record.run if saved else None)
+        saved = [one for one in saved if one.record.run == run]
         return ranked(saved, len(saved), monitor, greatest=mode == "max")
 
     def end_of_fit(self, fit: int, later: str) -> str | None:
@@ -197,36 +187,23 @@ class Directory:
 
         None if it is not kept.
         """
-        of = self.head(later)
-        for one in reversed(self.checkpoints()):
-            head = self.head(one.prefix)
-            if head is not None and of is not None and (head.fit, head.run) == (fit, of.run):
-                at = head.training["fit"]
+        of = _head(later, self.files)
+        for one in reversed(self.recorded(self.checkpoints())):
+            if of is not None and (one.record.fit, one.record.run) == (fit, of.run):
+                at = one.record.training["fit"]
                 over = at.get("ended") and (at.get("stopped") or at["epoch"] + 1 >= at["epochs"])
                 return one.prefix if over else None
         return None
 
     def measure(self) -> tuple[str, str] | None:
         """The metric and the mode by which the newest save says that the best is chosen."""
-        for one in reversed(self.checkpoints()):
-            if (head := self.head(one.prefix)) is not None and head.best_by is not None:
-                return head.best_by
-        return None
-
-    def history(
-        self, checkpoints: Sequence[Candidate], run: str | None
-    ) -> tuple[float | None, frozenset[int]]:
-        """Unix time at which a run began, and the numbers that `every_n_hours` keeps for good."""
-        for one in reversed(checkpoints):
-            head = self.head(one.prefix) if one.kind is CheckpointKind.COMMITTED else None
-            if head is not None and head.run == run:
-                return head.run_began, frozenset(head.preserved)
-        return None, frozenset()
+        rows = reversed(self.recorded(self.checkpoints()))
+        return next((one.record.best_by for one in rows if one.record.best_by), None)
 
     def release(
         self,
-        checkpoints: Sequence[Candidate],
-        saved: Iterable[SavedCheckpoint],
+        found: Sequence[CheckpointInfo],
+        saved: Iterable[CheckpointInfo],
         decision: Decision,
     ) -> dict[str, OSError]:
         """Write the state file, then delete what no rule keeps; prefix → why it is not deleted.
@@ -235,8 +212,10 @@ class Directory:
         """
         failed, deleted = dict[str, OSError](), {*decision.delete}
         try:
-            kept = [each for each in checkpoints if each.prefix not in deleted]
+            kept = [one for one in found if one.prefix not in deleted]
             self.write_state(kept, saved, decision.last_preserved)
+            if deleted:
+                self.files.fsync_dir(self.path)
             self._is_behind = False
         except SaveError as error:  # a directory or a link, say, which is never replaced
             logging.warning("there is no state file for TensorFlow's tools: %s", error)
@@ -309,21 +288,20 @@ class Directory:
 
     def forget(self, prefix: str) -> None:
         """Drop the cached record: the checkpoint was saved again under the same number."""
-        self._heads.pop(prefix, None)
+        self._rows.pop(prefix, None)
         self._lengths.pop(prefix, None)
-        self._recorded.pop(prefix, None)
 
     def write_state(
         self,
-        checkpoints: Iterable[Candidate],
-        saved: Iterable[SavedCheckpoint],
+        found: Iterable[CheckpointInfo],
+        saved: Iterable[CheckpointInfo],
         last_preserved: float,
     ) -> None:
         """Write the state file for TensorFlow's tools, the newest last.
 
         One without an index is left out: `latest_checkpoint` would return None because of it.
         """
-        whole = [one for one in checkpoints if one.kind is not CheckpointKind.DAMAGED]
+        whole = [one for one in found if one.state != DAMAGED]
         if not whole:
             return
         times, now = {one.prefix: one.time for one in saved}, time.time()
@@ -333,8 +311,7 @@ class Directory:
             min(times.get(one.prefix, known.get(name, now)), now)
             for one, name in zip(whole, names, strict=True)
         ]
-        state = render(names[-1], names, stamps, last_preserved)
-        write_state(self._file(STATE_FILE), state, self.files)
+        write_state(self.path, self.files, names, stamps, last_preserved)
 
     def _stamps(self) -> dict[str, float]:
         """Name → Unix time, from the state file; {} if it is missing or damaged."""
@@ -350,6 +327,13 @@ class Directory:
 
     def _file(self, name: str) -> str:
         return join(self.path, name)
+
+
+def _head(prefix: str, files: Files) -> CommitRecord | None:
+    """The record of a checkpoint without its values; None if there is no readable one."""
+    with contextlib.suppress(CheckpointError):  # restoring it raises the error
+        return record_file.read_head(prefix, files)
+    return None
 
 
 class _History(NamedTuple):
@@ -405,45 +389,43 @@ class RunDirectory(Directory):
     def is_best(self, metrics: Mapping[str, float]) -> bool:
         """Whether a save with these metrics is the best so far, by the first ``best`` rule."""
         (monitor, mode), run = self.monitored, self._run()
-        saved = [one for one in self.saved(self.checkpoints()) if not run or one.run == run]
-        number = saved[-1].number + 1 if saved else 1
-        following = SavedCheckpoint("", number, 0.0, None, metrics, None, run)
-        return following in ranked([*saved, following], 1, monitor, greatest=mode == "max")
+        rows = self.saved(self.checkpoints())
+        saved = [one for one in rows if not run or one.record.run == run]
+        number = (saved[-1].number or 0) + 1 if saved else 1
+        new = CheckpointInfo("", number, COMMITTED, CommitRecord(metrics=metrics))
+        return new in ranked([*saved, new], 1, monitor, greatest=mode == "max")
 
-    def described(self, about: RecordMetadata) -> RecordMetadata:
-        """What a record says of a save, with what the rules must know after a restart."""
-        run, known = self._run(begin=True), self._known
-        if known is None or known.run != run:
-            found = self.checkpoints()
-            _, known = self._decide(found, self._decidable(found))
-        preserved = tuple(sorted(known.preserved))
-        return dataclasses.replace(
-            about, best_by=self._monitored(), run_began=known.began, preserved=preserved
-        )
+    def describe(self, record: CommitRecord) -> None:
+        """Add to the record of a save what the rules must know after a restart."""
+        known = self._known
+        if known is None or known.run != record.run:
+            _, known = self._decide(self._decidable(self.checkpoints()))
+        record.best_by, record.run_began = self._monitored(), known.began
+        record.preserved = tuple(sorted(known.preserved))
 
     def _run(self, *, begin: bool = False) -> str:
         """The id of the run that saves into the directory; "" where none has begun."""
-        return self._checkpoint._run(f"{self.prefix}-1", begin=begin)
+        return self._checkpoint._lineage.run_of(f"{self.prefix}-1", begin=begin)
 
-    def best(self, monitor: str, mode: str, run: str | None = None) -> list[SavedCheckpoint]:
+    def best(self, monitor: str, mode: str, run: str | None = None) -> list[CheckpointInfo]:
         """Those of the run, once it has begun."""
         return super().best(monitor, mode, run or self._run() or None)
 
     def retention(self) -> Decision:
         """What is kept and what is deleted; of the newest run where none has begun."""
-        found = self.checkpoints()
-        decision, _ = self._decide(found, self._decidable(found))
-        return decision
+        return self._decide(self._decidable(self.checkpoints()))[0]
 
-    def _decidable(self, checkpoints: Sequence[Candidate]) -> list[SavedCheckpoint]:
-        return self.saved(checkpoints) if self._rules else self.recorded(checkpoints)
+    def _decidable(self, found: Sequence[CheckpointInfo]) -> list[CheckpointInfo]:
+        """Without rules nothing is deleted, so that no file is looked at again."""
+        return self.saved(found) if self._rules else self.recorded(found, again=False)
 
-    def _decide(
-        self, checkpoints: Sequence[Candidate], saved: Sequence[SavedCheckpoint]
-    ) -> tuple[Decision, _History]:
-        run = self._run() or next((one.run for one in reversed(saved) if one.run), "")
+    def _decide(self, saved: Sequence[CheckpointInfo]) -> tuple[Decision, _History]:
+        newest = reversed(saved)
+        run = self._run() or next((one.record.run for one in newest if one.record.run), "")
         if (known := self._known) is None or known.run != run:
-            began, preserved = self.history(checkpoints, run)
+            last = next((one.record for one in reversed(saved) if one.record.run == run), None)
+            began = last.run_began if last else None
+            preserved = frozenset(last.preserved if last else ())
             known = _History(run, self._created if began is None else began, preserved)
         decision = decide(
             saved,
@@ -455,21 +437,22 @@ class RunDirectory(Directory):
         )
         return decision, known._replace(preserved=decision.preserved)
 
-    def _restored_before(self, saved: Sequence[SavedCheckpoint], run: str) -> str:
+    def _restored_before(self, saved: Sequence[CheckpointInfo], run: str) -> str:
         """The restored checkpoint, while newer ones of its run that it was preferred to exist."""
-        source = self._checkpoint._source(f"{self.prefix}-1")
+        source = self._checkpoint._lineage.source_of(f"{self.prefix}-1")
         prefix = join(self.path, os.path.split(source)[1])
         chosen = next((one for one in saved if one.prefix == prefix), None)
         if chosen is None:
             return ""
-        newer = (one for one in saved if one.run == run and one.number > chosen.number)
-        return chosen.prefix if any(one.prefix not in self._own for one in newer) else ""
+        newer = saved[saved.index(chosen) + 1 :]
+        others = (one for one in newer if one.record.run == run and one.prefix not in self._own)
+        return chosen.prefix if any(others) else ""
 
     def beside(self) -> Iterator[str]:
         """The warning for a new run beside checkpoints of another one."""
         workers, saved = self._checkpoint._workers(), self.saved(self.checkpoints())
         run = self._run()
-        if not (workers is None or workers.chief) or any(one.run == run for one in saved):
+        if not (workers is None or workers.chief) or any(one.record.run == run for one in saved):
             return
         yield from self._remarks.beside(saved)
 
@@ -480,7 +463,7 @@ class RunDirectory(Directory):
         try:
             found = self.checkpoints()
             saved = self._decidable(found)
-            decision, self._known = self._decide(found, saved)
+            decision, self._known = self._decide(saved)
         except CheckpointError as error:
             logging.warning("%s is saved, but no old checkpoint was deleted: %s", path, error)
             return
@@ -491,10 +474,10 @@ class RunDirectory(Directory):
                 logging.warning("%s: not deleted; the next save tries again: %s", prefix, reason)
             else:
                 logging.info("deleted %s: no rule keeps it", prefix)
-        deleted, own = {*decision.delete}, self.head(path)
+        own = next((one for one in saved if one.prefix == path), None)
         if own is not None:
-            staying = [one for one in saved if one.prefix not in deleted]
-            for remark in self._remarks.after(own, decision, staying):
+            staying = [one for one in saved if one.prefix not in decision.delete]
+            for remark in self._remarks.after(own.record, decision, staying):
                 logging.warning("%s", remark)
 
     def mend_state(self) -> None:
@@ -502,7 +485,7 @@ class RunDirectory(Directory):
         found = self.checkpoints()
         if found and not self._may_be_named()(found[-1].prefix):
             saved = self._decidable(found)
-            decision, _ = self._decide(found, saved)
+            decision, _ = self._decide(saved)
             with contextlib.suppress(OSError, SaveError):  # the next save tries again
                 self.write_state(found, saved, decision.last_preserved)
 
@@ -511,19 +494,17 @@ class RunDirectory(Directory):
         if self._is_behind:
             self.sweep(next(reversed(self._own)))
 
-    def report(self, prefix: str, path: str, seconds: float) -> SaveReport:
+    def report(self, record: CommitRecord, prefix: str, path: str, seconds: float) -> SaveReport:
         """The report of a save; ``path`` is the prefix as the caller spells it."""
-        if (head := self.head(prefix)) is None:
-            raise CheckpointError("the commit record cannot be read", path=prefix)
-        own = (join(self.path, name) for name in head.files)
+        own = (join(self.path, name) for name in record.files)
         parts = (index_path(prefix), record_file.path_of(prefix), *own)
         return SaveReport(
             path,
-            head.number,
-            head.step,
-            head.epoch,
-            head.metrics,
-            head.metadata,
+            record.number,
+            record.step,
+            record.epoch,
+            record.metrics,
+            record.metadata,
             sum(self.files.status(part)[0] for part in parts),
             seconds,
         )

@@ -10,24 +10,17 @@ import math
 import os
 from typing import TYPE_CHECKING
 
-from absl import logging
-
 from tfckpt.core.similar import near_words, question
 from tfckpt.manager.retention import ANOTHER_RUN, may_have, without_metric
 from tfckpt.stored.io.files import absolute
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from tfckpt.manager.retention import Decision, SavedCheckpoint
+    from tfckpt.manager.retention import Decision
     from tfckpt.policy import Keep, Manager, Save
+    from tfckpt.stored.commits.discovery import CheckpointInfo
     from tfckpt.stored.commits.record_file import CommitRecord
-
-
-def warn_of_fallback(rejected: Iterable[str], path: str) -> None:
-    """Log why checkpoints were passed over, and which one is used in their place."""
-    for reason in rejected:
-        logging.warning("passed over: %s\n  using %s in its place", reason, path)
 
 
 def outlook(manager: Manager) -> str:
@@ -81,7 +74,7 @@ def out_of_reach(manager: Manager) -> Iterator[str]:
                 )
 
 
-def idle(rule: Keep, saved: Sequence[SavedCheckpoint]) -> str:
+def idle(rule: Keep, saved: Sequence[CheckpointInfo]) -> str:
     """Why a rule keeps nothing: no checkpoint has its metric or step; "" if one has."""
     if rule.best is not None and rule.monitor is not None:
         values = (one.metrics.get(rule.monitor, math.nan) for one in saved)
@@ -95,7 +88,7 @@ def idle(rule: Keep, saved: Sequence[SavedCheckpoint]) -> str:
             return f"{reason}: save with `metrics={{{rule.monitor!r}: …}}`"
         meant = question(near_words(rule.monitor, names))
         return f"{reason}; the checkpoints have {_listed(names)}{meant and f'; {meant}'}"
-    if rule.every_n_steps is not None and all(one.step is None for one in saved):
+    if rule.every_n_steps is not None and all(one.record.step is None for one in saved):
         return (
             "no checkpoint has a step, which `every_n_steps` requires: save an optimizer, or pass "
             "a variable as `step`"
@@ -114,13 +107,14 @@ class Remarks:
         self._directory = directory
         self._begun = not rules
 
-    def beside(self, others: Sequence[SavedCheckpoint]) -> Iterator[str]:
+    def beside(self, others: Sequence[CheckpointInfo]) -> Iterator[str]:
         """The warning for a new run in a directory with checkpoints of others, given once."""
         begun, self._begun = self._begun, True
         if begun or not others:
             return
         newest = others[-1]
-        at = "" if newest.step is None else f" (step {newest.step:,})"
+        step = newest.record.step
+        at = "" if step is None else f" (step {step:,})"
         yield (
             f"{self._directory} has checkpoints of another run, which this run does not resume and "
             f"never deletes; the newest of them is {os.path.split(newest.prefix)[1]}{at}; to go on "
@@ -128,7 +122,7 @@ class Remarks:
         )
 
     def after(
-        self, own: CommitRecord, decision: Decision, saved: Sequence[SavedCheckpoint]
+        self, own: CommitRecord, decision: Decision, saved: Sequence[CheckpointInfo]
     ) -> Iterator[str]:
         """The warnings after the save with this record, of those that are ``saved`` then."""
         if self._begun and not self._unchecked:
@@ -149,7 +143,7 @@ class Remarks:
 
 
 def _is_due(
-    rule: Keep, own: CommitRecord, saved: Sequence[SavedCheckpoint], decision: Decision
+    rule: Keep, own: CommitRecord, saved: Sequence[CheckpointInfo], decision: Decision
 ) -> bool:
     """Whether the save should have had the metric, or the rule should have deleted one by now."""
     if rule.monitor is None:

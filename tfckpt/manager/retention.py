@@ -22,47 +22,20 @@ import dataclasses
 import heapq
 import math
 import operator
-from typing import TYPE_CHECKING, NamedTuple
+import time
+from typing import TYPE_CHECKING
+
+from tfckpt.stored.commits.discovery import COMMITTED, CheckpointInfo
+from tfckpt.stored.commits.record_file import CommitRecord
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from typing_extensions import Self
-
     from tfckpt.policy import Keep
-    from tfckpt.stored.commits.record_file import CommitRecord
 
 ANOTHER_RUN = "of another run"
 FIT_BEFORE = "last of the previous fit"
 _SECONDS = 3600.0
-
-
-class SavedCheckpoint(NamedTuple):
-    """A committed checkpoint, as the rules see it.
-
-    Attributes:
-        time: Unix time of the save as its record says, even if that is in the future.
-        step: training step; None if unknown.
-        finite: whether all weights and slots are finite; None if unknown.
-        run: the id of the run that saved it; None if unknown.
-        mid_epoch: whether ``fit`` saved it before the end of an epoch.
-        fit: the number of that ``fit``; None for a loop of one's own.
-    """
-
-    prefix: str
-    number: int
-    time: float
-    step: int | None
-    metrics: Mapping[str, float]
-    finite: bool | None
-    run: str | None = None
-    mid_epoch: bool = False
-    fit: int | None = None
-
-    @classmethod
-    def of(cls, prefix: str, number: int, head: CommitRecord) -> Self:
-        about = head.time, head.step, head.metrics, head.finite, head.run, head.mid_epoch
-        return cls(prefix, number, *about, head.fit)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -86,7 +59,7 @@ class Decision:
 
 
 def decide(
-    saved: Iterable[SavedCheckpoint],
+    saved: Iterable[CheckpointInfo],
     rules: Sequence[Keep],
     *,
     anchor: float,
@@ -106,18 +79,17 @@ def decide(
         restored: prefix of the one that the run was restored from, though there were newer ones.
 
     >>> from tfckpt.policy import Keep
-    >>> losses = {n: {"loss": 1 / n} for n in (1, 2, 3, 4)}
-    >>> runs = [SavedCheckpoint(f"ckpt-{n}", n, 0.0, n, loss, True) for n, loss in losses.items()]
-    >>> decision = decide(runs, [Keep(latest=2), Keep(pin=(1,))], anchor=0.0)
+    >>> saved = [CheckpointInfo(f"ckpt-{n}", n, COMMITTED, CommitRecord(n)) for n in (1, 2, 3, 4)]
+    >>> decision = decide(saved, [Keep(latest=2), Keep(pin=(1,))], anchor=0.0)
     >>> decision.delete
     ('ckpt-2',)
     >>> decision.kept["ckpt-1"], decision.kept["ckpt-3"]
     (('pinned',), ('latest 2',))
     """
     everything = sorted(saved, key=operator.attrgetter("number"))
-    ordered = [one for one in everything if run is None or one.run == run]
+    ordered = [one for one in everything if run is None or one.record.run == run]
     reasons: dict[str, list[str]] = {
-        one.prefix: [ANOTHER_RUN] for one in everything if run is not None and one.run != run
+        one.prefix: [ANOTHER_RUN] for one in everything if run is not None and one.record.run != run
     }
     for_good = [one for one in ordered if one.number in preserved]
     for rule in rules:
@@ -136,28 +108,56 @@ def decide(
     return Decision(
         {one.prefix: tuple(reasons[one.prefix]) for one in everything if one.prefix in reasons},
         tuple(one.prefix for one in ordered if one.prefix not in reasons),
-        frozenset(one.number for one in for_good),
+        frozenset(one.number for one in for_good if one.number is not None),
         max(for_good, key=operator.attrgetter("number")).time if for_good else anchor,
     )
 
 
-def united(decided: Sequence[Decision], saved: Iterable[SavedCheckpoint]) -> Decision:
-    """What was decided about the runs of a directory, each by itself."""
-    prefixes = [one.prefix for one in sorted(saved, key=operator.attrgetter("number"))]
+def undamaged(found: Iterable[CheckpointInfo]) -> list[CheckpointInfo]:
+    """Those that rules decide about, the oldest first."""
+    numbered = (one for one in found if one.head and one.number is not None)
+    whole = [one for one in numbered if one.state == COMMITTED and not one.problem]
+    return sorted(whole, key=operator.attrgetter("number"))
+
+
+def decide_by_run(found: Iterable[CheckpointInfo], rules: Sequence[Keep]) -> Decision:
+    """What the rules decide about each run of a directory by itself.
+
+    Damaged checkpoints are neither kept nor deleted, but tell when their run began.
+    """
+    ordered = sorted((one for one in found if one.head), key=operator.attrgetter("number"))
+    newest = {one.record.run: one.record for one in ordered}
+    saved, decided = undamaged(ordered), list[Decision]()
+    for run in dict.fromkeys(one.record.run for one in saved):
+        own = [one for one in saved if one.record.run == run]
+        began, preserved = newest[run].run_began, newest[run].preserved
+        decided.append(decide(own, rules, anchor=began or time.time(), preserved=preserved))
     kept = {prefix: why for each in decided for prefix, why in each.kept.items()}
-    deleted = {prefix for each in decided for prefix in each.delete}
     return Decision(
-        {prefix: kept[prefix] for prefix in prefixes if prefix in kept},
-        tuple(prefix for prefix in prefixes if prefix in deleted),
+        {one.prefix: kept[one.prefix] for one in saved if one.prefix in kept},
+        tuple(one.prefix for one in saved if one.prefix not in kept),
         frozenset().union(*(each.preserved for each in decided)),
         max((each.last_preserved for each in decided), default=0.0),
     )
 
 
+def following(saved: Sequence[CheckpointInfo]) -> CheckpointInfo:
+    """The save after these, as far from the last one as that is from the one before.
+
+    Its metrics are unknown.
+    """
+    before, last = saved[-2:] if len(saved) > 1 else (saved[0], saved[0])
+    earlier, step = before.record.step, last.record.step
+    step = None if step is None or earlier is None else step + max(step - earlier, 1)
+    record = CommitRecord(step=step, finite=last.record.finite, run=last.record.run)
+    seconds = max(last.time - before.time, 0.0)
+    return CheckpointInfo("", (last.number or 0) + 1, COMMITTED, record, time=last.time + seconds)
+
+
 def _kept_by(
-    rule: Keep, saved: list[SavedCheckpoint], anchor: float
-) -> Iterator[tuple[SavedCheckpoint, str]]:
-    kept: Iterable[SavedCheckpoint] = ()
+    rule: Keep, saved: list[CheckpointInfo], anchor: float
+) -> Iterator[tuple[CheckpointInfo, str]]:
+    kept: Iterable[CheckpointInfo] = ()
     reason = ""
     if rule.latest is not None:
         kept, reason = saved[-rule.latest :], f"latest {rule.latest}"
@@ -173,7 +173,7 @@ def _kept_by(
         for one in best:
             yield one, f"best {rule.best} by {rule.monitor} ({one.metrics[rule.monitor]:g})"
         if not best and rule.expected:
-            kept = (one for one in saved if may_have(one.mid_epoch, rule.monitor))
+            kept = (one for one in saved if may_have(one.record.mid_epoch, rule.monitor))
             reason = without_metric(saved, rule.monitor)
     for one in kept:
         yield one, reason
@@ -184,37 +184,37 @@ def may_have(mid_epoch: bool, monitor: str) -> bool:
     return not (mid_epoch and monitor.startswith("val_"))
 
 
-def without_metric(saved: Iterable[SavedCheckpoint], monitor: str) -> str:
+def without_metric(saved: Iterable[CheckpointInfo], monitor: str) -> str:
     """Why a metric that is missing or NaN in every checkpoint cannot be compared."""
     if any(monitor in one.metrics for one in saved):
         return f"the metric {monitor!r} is NaN in every checkpoint so far"
     return f"no checkpoint has the metric {monitor!r} yet"
 
 
-def _fit_before(saved: Sequence[SavedCheckpoint]) -> SavedCheckpoint | None:
+def _fit_before(saved: Sequence[CheckpointInfo]) -> CheckpointInfo | None:
     """The last checkpoint that the run's previous ``fit`` saved; None if there is none."""
     newest = saved[-1] if saved else None
-    if newest is None or newest.fit is None:
+    if newest is None or (fit := newest.record.fit) is None:
         return None
-    of_run = (one for one in saved if one.run == newest.run)
-    earlier = [(one.fit, one.number, one) for one in of_run if one.fit is not None]
-    return max((each for each in earlier if each[0] < newest.fit), default=(0, 0, None))[2]
+    of_run = [one for one in saved if one.record.run == newest.record.run]
+    earlier = [one for one in of_run if one.record.fit is not None and one.record.fit < fit]
+    return max(earlier, key=lambda one: (one.record.fit, one.number), default=None)
 
 
 def ranked(
-    saved: Sequence[SavedCheckpoint], count: int, monitor: str, *, greatest: bool
-) -> list[SavedCheckpoint]:
+    saved: Sequence[CheckpointInfo], count: int, monitor: str, *, greatest: bool
+) -> list[CheckpointInfo]:
     """The best first; of equal values the newer, which was trained longer; infinite ones last."""
     sign = 1.0 if greatest else -1.0
     known = [
-        (math.isfinite(value), sign * value, one.number, one.prefix, one)
+        (math.isfinite(value), sign * value, one.number or 0, one.prefix, one)
         for one in saved
         if not math.isnan(value := one.metrics.get(monitor, math.nan))
     ]
     return [one for *_, one in heapq.nlargest(count, known)]
 
 
-def _by_steps(saved: list[SavedCheckpoint], steps: int) -> Iterator[SavedCheckpoint]:
+def _by_steps(saved: list[CheckpointInfo], steps: int) -> Iterator[CheckpointInfo]:
     """The first at or after each multiple; the count restarts when the steps go back.
 
     A run that was restored from an earlier step passes the multiples again, with checkpoints of its
@@ -222,15 +222,13 @@ def _by_steps(saved: list[SavedCheckpoint], steps: int) -> Iterator[SavedCheckpo
     """
     last = 0
     for one in saved:
-        step = one.step
+        step = one.record.step
         if step is not None and step >= steps and (step // steps != last // steps or step <= last):
             last = step
             yield one
 
 
-def _by_hours(
-    saved: list[SavedCheckpoint], hours: float, anchor: float
-) -> Iterator[SavedCheckpoint]:
+def _by_hours(saved: list[CheckpointInfo], hours: float, anchor: float) -> Iterator[CheckpointInfo]:
     """One whenever the hours have passed, in either direction.
 
     Otherwise a clock that was years ahead, then corrected, would keep none for years.
@@ -243,9 +241,7 @@ def _by_hours(
             yield one
 
 
-def _protected(
-    saved: list[SavedCheckpoint], restored: str
-) -> Iterator[tuple[SavedCheckpoint, str]]:
+def _protected(saved: list[CheckpointInfo], restored: str) -> Iterator[tuple[CheckpointInfo, str]]:
     """What no rule may delete: the newest, the restored one, and the newest with finite values.
 
     If none is known to be finite, the newest whose values were not checked is kept instead.
@@ -260,6 +256,6 @@ def _protected(
         (None, "last that may be finite"),
     ):
         for one in reversed(saved):
-            if one.finite is finite:
+            if one.record.finite is finite:
                 yield one, reason
                 return

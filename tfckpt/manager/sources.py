@@ -17,8 +17,6 @@ restore it, or none does.
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 import itertools
 import os
 import re
@@ -31,194 +29,130 @@ from tfckpt.errors import (
     RefusedError,
     RestoreError,
 )
-from tfckpt.live.restore import Choice
-from tfckpt.live.workers import (
-    PassedOverError,
-    Together,
-    choices_of_chief,
-    chose_nothing,
-    offered,
-)
+from tfckpt.live.restore import RestoreSource
+from tfckpt.live.workers import agreed
 from tfckpt.manager.directory import Directory
 from tfckpt.policy.config import directory_mismatch, same_directory
-from tfckpt.stored.io.explain import Audience, look, shards_of
+from tfckpt.stored.io.explain import look
 from tfckpt.stored.io.files import files_of, lies_in, reading
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
+    from tfckpt.live.restore import Candidates
     from tfckpt.live.workers import Workers
     from tfckpt.policy import Config, Manager, Policy, Source
 
-    _Candidates: TypeAlias = Iterator[tuple[str, str]]
+    _Untried: TypeAlias = Iterator[tuple[str, str]]
 
 _NUMBER = re.compile(r"[0-9]+$")
-_PASSED_OVER = (CheckpointError, RefusedError)
 
 
-class Selection:
-    """The checkpoints that a config selects, to be tried in order.
+def candidates(config: Config, rejected: list[str], workers: Workers | None = None) -> Candidates:
+    """What to try, in order; ends if no source has a checkpoint and ``if_none: initialize``.
 
-    Each item is what to restore, with its policies. The caller tries it in a ``with
-    selection.trying()`` block and leaves the loop if that worked. A CheckpointError of the block
-    rejects that checkpoint; a RefusedError rejects the whole source, since older checkpoints match
-    no better. The loop ends by itself if no source has a checkpoint and ``if_none: initialize``.
-
-    Attributes:
-        rejected: why others were passed over so far.
+    A CheckpointError that is thrown in rejects that checkpoint; a RefusedError rejects the whole
+    source, since older checkpoints match no better. ``rejected`` is filled with the reasons.
 
     >>> from tfckpt.policy import Config, Restore, Source
     >>> restore = Restore(first_of=(Source(directory="nowhere"),), if_none="initialize")
-    >>> list(Selection(Config(version=1, restore=restore)))
+    >>> list(candidates(Config(version=1, restore=restore), []))
     []
     """
 
-    def __init__(self, config: Config, workers: Workers | None = None) -> None:
-        self._config, self._workers = config, workers
-        self._errors: list[CheckpointError | RefusedError] = []
-        self.rejected: list[str] = []
+    def send(chosen: Sequence[RestoreSource] | None) -> Any:
+        """Without policies, which the other workers have by their own config."""
+        policies = [one.policy for one in chosen or ()]
+        numbers = (n for n, s in enumerate(_first_of(config)) if _policies(config, s) == policies)
+        sent = [(one.path, one.chosen, one.resumes) for one in chosen or ()]
+        return {"source": next(numbers, 0), "chosen": sent, "rejected": rejected}
 
-    @contextlib.contextmanager
-    def trying(self) -> Iterator[Together]:
-        """Reject what the loop is at if the body says that it is damaged or does not match."""
-        passes: tuple[type[Any], ...] = _PASSED_OVER
-        if self._workers is not None and not self._workers.chief:
-            passes = (PassedOverError,)
-        try:
-            with Together(self._workers, passes=_PASSED_OVER) as together:
-                yield together
-        except passes as error:
-            self._errors = [error]
+    def receive(sent: Any) -> Sequence[RestoreSource] | None:
+        rejected[:] = sent["rejected"]
+        if not sent["chosen"]:
+            return None
+        policies = _policies(config, _first_of(config)[sent["source"]])
+        rows = zip(sent["chosen"], policies, strict=True)
+        return [RestoreSource(path, policy, *more) for (path, *more), policy in rows]
 
-    def __iter__(self) -> Iterator[Sequence[Choice]]:
-        """What to try, in all workers the same."""
-        workers = self._workers
-        if workers is None or workers.chief:
-            yield from offered(workers, self._candidates(), self._to_json)
-            chose_nothing(workers, self._to_json(()))
-            return
-        for sent in choices_of_chief(workers):
-            self.rejected = list(sent["rejected"])
-            if not sent["choices"]:
-                return
-            yield self._from_json(sent)
+    return agreed(workers, _candidates(config, rejected), send, receive)
 
-    def _candidates(self) -> Iterator[Sequence[Choice]]:
-        restore, rejected = self._config.restore, self.rejected
-        if restore is None:
-            raise RestoreError(
-                "the config has no `restore` section, so there is nothing to restore from",
-                hint="add `restore: {directory: …}` or `restore: {path: …}`",
+
+def _first_of(config: Config) -> tuple[Source, ...]:
+    return config.restore.first_of if config.restore else ()
+
+
+def _candidates(
+    config: Config, rejected: list[str]
+) -> Generator[Sequence[RestoreSource], None, None]:
+    restore = config.restore
+    if restore is None:
+        raise RestoreError(
+            "the config has no `restore` section, so there is nothing to restore from",
+            hint="add `restore: {directory: …}` or `restore: {path: …}`",
+        )
+    missing = 0
+    for source in restore.first_of:
+        untried = [_if_any(_untried(member)) for member in source.members]
+        if not any(untried):
+            nothing = [f"no checkpoint at {one.path}" for one in source.members if one.path]
+            rejected += nothing
+            missing += len(nothing)
+            continue
+        if not all(untried):
+            raise _incomplete(source, untried)
+        before = len(rejected)
+        yield from _of_source(config, source, list(filter(None, untried)), rejected)
+        if rejected[before:] and source.on_damaged == "error":
+            raise _none_readable(
+                rejected[before:],
+                _shown(source),
+                "to try the next source instead, set on_damaged: next",
             )
-        absent = 0
-        for source in restore.first_of:
-            candidates = [_candidates_if_any(member) for member in source.members]
-            if not any(candidates):
-                nothing = [f"no checkpoint at {one.path}" for one in source.members if one.path]
-                rejected += nothing
-                absent += len(nothing)
-                continue
-            if not all(candidates):
-                raise _incomplete(source, candidates)
-            before = len(rejected)
-            yield from self._choices(source, list(filter(None, candidates)))
-            if rejected[before:] and source.on_damaged == "error":
-                raise _none_readable(
-                    rejected[before:],
-                    _shown(source),
-                    "to try the next source instead, set on_damaged: next",
-                )
-        places = ", ".join(map(_shown, restore.first_of))
-        if len(rejected) > absent:
-            hint = "if_none applies only if no source has a checkpoint"
-            raise _none_readable(rejected, places, hint)
-        if restore.if_none != "initialize":
-            raise _not_found(self._config, places)
+    places = ", ".join(map(_shown, restore.first_of))
+    if len(rejected) > missing:
+        hint = "if_none applies only if no source has a checkpoint"
+        raise _none_readable(rejected, places, hint)
+    if restore.if_none != "initialize":
+        raise _not_found(config, places)
 
-    def _choices(
-        self, source: Source, candidates: Sequence[_Candidates]
-    ) -> Iterator[Sequence[Choice]]:
-        """What to try of one source, whose other checkpoints were rejected."""
-        members, policies = source.members, _policies(self._config, source)
-        chosen: list[str | None] = [None] * len(members)
-        while True:
-            for number, untried in enumerate(candidates):
-                chosen[number] = chosen[number] or _next(untried, self.rejected)
-            places = [place for place in chosen if place is not None]
-            if len(places) < len(members):
-                return
-            self._errors = []
-            found = [
-                Choice(place, policy, chosen=_chosen(member, place))
-                for member, place, policy in zip(members, places, policies, strict=True)
-            ]
-            yield with_state(self._config, found)
-            if not self._errors:  # the caller goes on although it worked
-                return
-            error, at_fault = self._errors[0], list[int]()
-            if isinstance(error, CheckpointError):
-                at_fault = _at_fault(error, places, members)
+
+def _of_source(
+    config: Config, source: Source, untried: Sequence[_Untried], rejected: list[str]
+) -> Generator[Sequence[RestoreSource], None, None]:
+    """What to try of one source, which has a checkpoint."""
+    members, policies = source.members, _policies(config, source)
+    chosen: list[RestoreSource | None] = [None] * len(members)
+    while True:
+        for number, policy in enumerate(policies):
+            chosen[number] = chosen[number] or _next(untried[number], policy, rejected)
+        found = list(filter(None, chosen))
+        if len(found) < len(members):
+            return
+        first, *others = found
+        if not others:
+            found = [first._replace(resumes=_resumes(config.manager, first))]
+        try:
+            yield found
+            return  # nothing was thrown in
+        except (CheckpointError, RefusedError) as error:
+            at_fault = _at_fault(error, found, members)
             if not at_fault and source.on_damaged == "error":
-                raise _with_hint(error, self._config.unused_policy_hint)
-            self.rejected.append(str(error))
+                raise _with_hint(error, config.unused_policy_hint) from error.__cause__
+            rejected.append(str(error))
             if not at_fault:
                 return
             for number in at_fault:
                 chosen[number] = None
 
-    def _to_json(self, choices: Sequence[Choice]) -> Any:
-        """A choice of the chief for the other workers, who have the same policies."""
-        sources = self._config.restore.first_of if self._config.restore else ()
-        policies = [one.policy for one in choices]
-        numbers = (n for n, s in enumerate(sources) if _policies(self._config, s) == policies)
-        sent = [
-            {name: getattr(one, name) for name in ("place", "chosen", "whole", "state")}
-            for one in choices
-        ]
-        return {"source": next(numbers, 0), "choices": sent, "rejected": self.rejected}
 
-    def _from_json(self, sent: Any) -> Sequence[Choice]:
-        sources = self._config.restore.first_of if self._config.restore else ()
-        policies = _policies(self._config, sources[sent["source"]])
-        return [
-            Choice(
-                each["place"],
-                policy,
-                chosen=each["chosen"],
-                whole=each["whole"],
-                state=tuple(each["state"]),
-            )
-            for each, policy in zip(sent["choices"], policies, strict=True)
-        ]
-
-
-def with_state(config: Config, choices: Sequence[Choice]) -> list[Choice]:
-    """The same, with the training state that each restores.
-
-    A run that resumes itself restores it too, and asks for everything of both sides. A checkpoint
-    from elsewhere is where a new training begins: its epoch, callbacks and data position belong to
-    another one, unless the policy lists ``training_state`` itself.
-    """
-    (first, *_), alone = choices, continues(choices)
-    goes_on = alone and _is_of_run(config.manager, first.place)
-    policy = first.policy
-    state: tuple[str, ...] = ()
-    if goes_on or (alone and "training_state" in policy.model_fields_set):
-        state = policy.training_state if "epoch" in policy.training_state else ()
-    return [dataclasses.replace(one, whole=goes_on, state=state) for one in choices]
-
-
-def continues(choices: Sequence[Choice]) -> bool:
-    """Whether a single checkpoint is continued, including its save counter."""
-    first, *others = choices
-    return not others and first.policy.api == "restore"
-
-
-def _is_of_run(manager: Manager | None, prefix: str) -> bool:
-    """Whether a checkpoint is of the run's directory and name."""
-    if manager is None or not lies_in(prefix, manager.directory):
+def _resumes(manager: Manager | None, source: RestoreSource) -> bool:
+    """Whether a run goes on from a checkpoint of its directory and name."""
+    if manager is None or source.policy.api != "restore":
         return False
-    name = os.path.split(prefix)[1]
+    if not lies_in(source.path, manager.directory):
+        return False
+    name = os.path.split(source.path)[1]
     return re.fullmatch(rf"{re.escape(manager.checkpoint_name)}-\d+", name) is not None
 
 
@@ -232,22 +166,24 @@ def _with_hint(error: Exception, hint: str) -> Exception:
     return RefusedError(str(error), plan=error.plan, hint=hint)
 
 
-def _next(candidates: _Candidates, rejected: list[str]) -> str | None:
-    for place, reason in candidates:
-        if not reason:
-            return place
-        rejected.append(reason)
+def _next(untried: _Untried, policy: Policy, rejected: list[str]) -> RestoreSource | None:
+    for path, text in untried:
+        if path:
+            return RestoreSource(path, policy, text)
+        rejected.append(text)
     return None
 
 
 def _at_fault(
-    error: CheckpointError, places: Sequence[str], members: Sequence[Source]
+    error: Exception, found: Sequence[RestoreSource], members: Sequence[Source]
 ) -> list[int]:
     """The indices of members whose directory may have another checkpoint to try."""
+    if not isinstance(error, CheckpointError):
+        return []
     return [
         number
-        for number, (place, member) in enumerate(zip(places, members, strict=True))
-        if member.directory is not None and (len(members) == 1 or _is_of(error.path, place))
+        for number, (one, member) in enumerate(zip(found, members, strict=True))
+        if member.directory is not None and (len(members) == 1 or _is_of(error.path, one.path))
     ]
 
 
@@ -280,23 +216,22 @@ def _shown(source: Source) -> str:
     return _path_of(source)
 
 
-def _candidates_if_any(source: Source) -> _Candidates | None:
-    """What to try of a source; None if it has no checkpoint."""
-    candidates = iter(_candidates_of(source))
-    first = next(candidates, None)
-    return None if first is None else itertools.chain((first,), candidates)
+def _if_any(untried: _Untried) -> _Untried | None:
+    """None if there is nothing to try."""
+    first = next(untried, None)
+    return None if first is None else itertools.chain((first,), untried)
 
 
-def _candidates_of(source: Source) -> Iterable[tuple[str, str]]:
-    """What to try of a source, in order, each with the reason to reject it, if any."""
+def _untried(source: Source) -> _Untried:
+    """What to try of a source, in order, each with why it is chosen; or "" and why it is not."""
     if (path := source.directory) is None:
         path = _path_of(source)
-        return [(path, "")] if _exists_or_resembles(path) else []
+        return iter([(path, "")] if _exists_or_resembles(path) else [])
     directory = Directory(path, source.checkpoint_name, files_of(path))
     if source.select == "latest":
         return directory.restorable()
     if source.select == "best":
-        return _best(source, directory)
+        return iter(_best(source, directory))
     existing = directory.checkpoints()
     chosen = [(each.prefix, "") for each in existing if each.number == source.select]
     if existing and not chosen:
@@ -306,36 +241,15 @@ def _candidates_of(source: Source) -> Iterable[tuple[str, str]]:
             path=directory.path,
             hint=f"the directory has {numbers}",
         )
-    return chosen
-
-
-def _chosen(source: Source, place: str) -> str:
-    """Why `select: best` has chosen a checkpoint; "" if the source says something else."""
-    if source.directory is None or source.select != "best":
-        return ""
-    directory = Directory(source.directory, source.checkpoint_name, files_of(source.directory))
-    if (measure := _measure(source, directory)) is None:
-        return ""
-    ranked = directory.best(*measure)
-    for number, one in enumerate(ranked):
-        if one.prefix == place:
-            which = f"number {number + 1}" if number else "the best"
-            return f"{which} of {len(ranked)} by {measure[0]} ({one.metrics[measure[0]]:g})"
-    return ""  # deleted meanwhile
-
-
-def _measure(source: Source, directory: Directory) -> tuple[str, str] | None:
-    """The metric and the mode of `select: best`."""
-    if source.monitor and source.mode:
-        return source.monitor, source.mode
-    return directory.measure()
+    return iter(chosen)
 
 
 def _best(source: Source, directory: Directory) -> list[tuple[str, str]]:
     """The checkpoints of a directory that have the metric, the best first."""
     if not (existing := directory.checkpoints()):
         return []
-    if (measure := _measure(source, directory)) is None:
+    given = (source.monitor, source.mode) if source.monitor and source.mode else None
+    if (measure := given or directory.measure()) is None:
         raise CheckpointNotFoundError(
             "`select: best`, but no checkpoint says by which metric",
             path=directory.path,
@@ -348,7 +262,14 @@ def _best(source: Source, directory: Directory) -> list[tuple[str, str]]:
             path=directory.path,
             hint=f"their metrics are {', '.join(metrics)}" if metrics else "none has any metric",
         )
-    return [(one.prefix, "") for one in found]
+    return [
+        (
+            one.prefix,
+            f"{f'number {number}' if number > 1 else 'the best'} of {len(found)} by {measure[0]} "
+            f"({one.metrics[measure[0]]:g})",
+        )
+        for number, one in enumerate(found, 1)
+    ]
 
 
 def _exists_or_resembles(prefix: str) -> bool:
@@ -357,7 +278,7 @@ def _exists_or_resembles(prefix: str) -> bool:
     That is a longer name (``ckpt-9.index``, or ``ckpt-90``), or the same name with another number.
     """
     files = files_of(prefix)
-    if files.exists(prefix) or shards_of(prefix, files):
+    if files.exists(prefix):
         return True
     directory, name = os.path.split(prefix)
     with reading(directory):
@@ -373,22 +294,17 @@ def _exists_or_resembles(prefix: str) -> bool:
     )
 
 
-def absent(config: Config, reader: Audience = Audience.TRAINING) -> tuple[str, ...]:
+def absent(config: Config) -> tuple[str, ...]:
     """Lines about the paths of a config that have no checkpoint."""
-    sources = config.restore.first_of if config.restore else ()
-    paths = [_path_of(member) for source in sources for member in source.members]
-    lines = []
-    for path in dict.fromkeys(paths):
-        own = reader is Audience.CONFIG and _is_own(config, path)
-        lines += look(path, files_of(path)).lines(Audience.RUN if own else reader)
+    paths = [_path_of(member) for member in config.members]
+    lines = [line for p in dict.fromkeys(paths) for line in look(p, files_of(p)).lines]
     return (*lines, *filter(None, [directory_mismatch(config)]))
 
 
 def _not_found(config: Config, paths: str) -> CheckpointNotFoundError:
     """The error of a restore that requires a checkpoint."""
-    lines = absent(config, Audience.CONFIG)
-    sources = config.restore.first_of if config.restore else ()
-    if any(source.directory and _is_own(config, source.directory) for source in sources):
+    lines = absent(config)
+    if any(one.directory and _is_own(config, one.directory) for one in _first_of(config)):
         lines += ("if this is the first start of the run, set if_none: initialize",)
     return CheckpointNotFoundError(f"no checkpoint in {paths}", hint="\n  ".join(lines))
 

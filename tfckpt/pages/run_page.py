@@ -5,20 +5,36 @@ from __future__ import annotations
 import datetime
 import itertools
 import math
+import os
+import re
 import statistics
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tfckpt.core.text import natural, one_line, printable, size
-from tfckpt.pages.pictures import Panel, Point, curves
-from tfckpt.pages.shell import counted, facts, number, render, text, title_of
-from tfckpt.pages.table import Cell, table, tag
-from tfckpt.tools.listing import freed_by
+from tfckpt.errors import SaveError
+from tfckpt.pages.html import (
+    Cell,
+    Panel,
+    Point,
+    counted,
+    curves,
+    facts,
+    number,
+    render,
+    table,
+    tag,
+    text,
+)
+from tfckpt.stored.commits.new_file import new_file
+from tfckpt.stored.io.files import LOCAL, absolute
+from tfckpt.tools.find_checkpoint import path_of
+from tfckpt.tools.listing import freed_by, list_checkpoints
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from tfckpt.core.inventory import Restored
-    from tfckpt.tools.listing import ListedCheckpoint
+    from tfckpt.policy import Keep
+    from tfckpt.stored.commits.discovery import CheckpointInfo
 
 _MAX_PANELS = 6
 _HUES = {
@@ -31,39 +47,83 @@ _HUES = {
     "uncommitted": "teal",
     "damaged": "red",
 }
+_UNSAFE = re.compile(r"[^\w.-]+")
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
 
 
-def run_page(directory: str, found: Sequence[ListedCheckpoint]) -> str:
+def report_page(
+    directory: str | os.PathLike[str],
+    *,
+    html: str | os.PathLike[str] | None = None,
+    keep: Iterable[Keep | Mapping[str, Any]] = (),
+    checkpoint_name: str | None = None,
+    force: bool = False,
+) -> str:
+    """Write the HTML page of a run, as ``tfckpt report`` does; one file, which loads nothing.
+
+    Args:
+        directory: the directory of the run.
+        html: the file to write; ``report-NAME.html`` in the working directory by default.
+        keep: retention rules, as in a config: the page then says what they keep.
+        checkpoint_name: the name of those that the rules are for, where the directory has several.
+        force: whether to write over an existing file.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        CheckpointNotFoundError: there is no checkpoint.
+        SaveError: the file exists, or cannot be written.
+
+    >>> import keras, tempfile, tfckpt
+    >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, name="out")])
+    >>> directory = tempfile.mkdtemp()
+    >>> path = tfckpt.Checkpoint(model=model).save(directory + "/ckpt")
+    >>> tfckpt.report_page(directory, html=directory + "/run.html").endswith("/run.html")
+    True
+    """
+    path = path_of(directory)
+    found = list_checkpoints(path, keep=keep, checkpoint_name=checkpoint_name)
+    safe = _UNSAFE.sub("_", path.rstrip("/").rpartition("/")[2]).strip("._")
+    target = os.fspath(html) if html is not None else f"report-{safe or 'page'}.html"
+    if not force and LOCAL.exists(absolute(target)):
+        message = f"{target}: already exists and is not overwritten"
+        hint = "choose another name, or write over it: --force, in Python `force=True`"
+        raise SaveError(message, hint=hint)
+    with new_file(target, replaces=force) as output:
+        output.write(run_page(path, found).encode())
+    return target
+
+
+def run_page(directory: str, found: Sequence[CheckpointInfo]) -> str:
     """The page of a directory, from what :func:`tfckpt.list_checkpoints` says of it."""
     saved = [_Saved(one) for one in found]
     saved.sort(key=lambda one: (one.number is None, one.number or 0, natural(one.name)))
     for before, one in itertools.pairwise(saved):
         if one.number is not None and one.time >= before.time:
             one.since = one.time - before.time
-    return render("Run", title_of(directory), directory, _body(saved))
+    return render(directory, _body(saved))
 
 
 class _Saved:
     """A checkpoint, as the page speaks of it."""
 
-    def __init__(self, listed: ListedCheckpoint) -> None:
-        self.listed, head = listed, listed.head
+    def __init__(self, listed: CheckpointInfo) -> None:
+        self.listed, record = listed, listed.record
         self.path, self.number, self.time = listed.prefix, listed.number, listed.time
         self.name = printable(self.path.rpartition("/")[2])
-        self.step, self.epoch = (head.step, head.epoch) if head else (None, None)
+        self.step, self.epoch = record.step, record.epoch
         saved = datetime.datetime.fromtimestamp(self.time, datetime.timezone.utc)
         self.when = f"{saved:%Y-%m-%d %H:%M:%S}"
-        measured = head.metrics.items() if head else ()
+        measured = record.metrics.items()
         self.metrics = {name: value for name, value in measured if math.isfinite(value)}
-        self.lineage: tuple[Restored, ...] = head.lineage if head else ()
-        self.run = head.run if head else None
+        self.lineage, self.run = record.lineage, record.run
         self.nbytes, self.best_by = listed.nbytes, listed.best_by
         self.deleted = bool(listed.delete)
         self.since: float | None = None
         self.goes_next = bool(listed.next) and not self.deleted
         problem = one_line(listed.problem)
-        preserved = bool(head and head.number in head.preserved)
+        preserved = record.number in record.preserved
         self.judged = bool(listed.kept or self.deleted)
         if problem or listed.state in ("damaged", "torn"):
             self.state = "damaged"
@@ -80,7 +140,7 @@ class _Saved:
             *([problem] if problem else ()),
             *([f"best by {self.best_by}"] if self.best_by else ()),
             *(["no rule keeps it: would be deleted"] if self.best_by and self.deleted else ()),
-            *(["has NaN or infinite weights"] if head and head.finite is False else ()),
+            *(["has NaN or infinite weights"] if record.finite is False else ()),
             *([f"kept: {kept}"] if kept else ["kept permanently"] if preserved else ()),
             *(["goes with the next save"] if self.goes_next else ()),
         ]

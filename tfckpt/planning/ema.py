@@ -1,113 +1,74 @@
-"""``ema``: restores the moving average of a weight in place of the weight.
+"""``ema: prefer``: a weight gets its moving average, where the checkpoint has one.
 
-A training with moving averages evaluates with them and saves both. The planner sees an average
-under the name of its weight, so rules that rename, exclude or adapt the weight apply to the
-average too. The weight itself stays in the checkpoint, and the plan says so.
+The planner sees an average under the name of its weight, so that rules apply to both.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from tfckpt.core.inventory import Role
+from tfckpt.core.optimizer_names import AVERAGE
 from tfckpt.core.selectors import Selector
 from tfckpt.planning.checks.step import ASSIGNED, Severity, Status, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable
 
     from tfckpt.core.inventory import Entry, Inventory
     from tfckpt.policy import Policy
 
-SLOT = "moving_average"
-_SEVERAL_HINT = "drop all but one with exclude_checkpoint"
+_LEFT = "ema: prefer, its moving average is restored instead"
 
 
-class Averaged(NamedTuple):
-    """A stored inventory with averages in place of weights.
-
-    Attributes:
-        inventory: the inventory for the planner.
-        taken: name of a weight → the average that replaces it.
-        left: steps for the weights that are not restored.
-        absent: names of the weights that have no average but need one (``ema: only``).
-        several: name of a weight → its averages, if it has more than one.
-    """
-
-    inventory: Inventory
-    taken: Mapping[str, Entry]
-    left: tuple[Step, ...]
-    absent: frozenset[str]
-    several: Mapping[str, tuple[str, ...]]
-
-    def with_average(self, step: Step) -> Step:
-        """The step of a weight as the step of its average."""
-        if step.stored is not None and any(entry.name in self.taken for entry in step.reads):
-            of = next((e.name for e in step.reads if e.name in self.several), "")
-            stored, *parts = (self.taken.get(entry.name, entry) for entry in step.reads)
-            reason = "; ".join(filter(None, ("ema: the moving average", step.reason)))
-            step = step._replace(source=stored.name, stored=stored, reason=reason)
-            step = step._replace(parts=tuple(parts))
-            if of and step.status in ASSIGNED:
-                reason = f"{' and '.join(self.several[of])} are all moving averages of {of}"
-                step = step._replace(status=Status.MISMATCH, reason=reason, changes=())
-                step = step._replace(severity=Severity.ERROR, hint=_SEVERAL_HINT)
-            return step
-        if step.status is Status.MISSING and step.name in self.absent:
-            reason = "ema: only, but the checkpoint has no moving average of it"
-            return step._replace(reason=reason)
-        return step
-
-
-def with_averages(policy: Policy, stored: Inventory, live: Inventory) -> Averaged:
-    """The stored inventory with the averages that ``ema`` selects.
+class Averages:
+    """The averages of a checkpoint by the names of their weights; ``stored``, with them as weights.
 
     >>> from tfckpt.policy import Policy
     >>> from tfckpt.core.inventory import Entry, Inventory, Role
-    >>> kernel = Entry("model/a/kernel", Role.WEIGHT, "float32", (2,), key="a")
-    >>> average = Entry(
-    ...     "optimizer/moving_average/a/kernel", Role.SLOT, "float32", (2,), key="b",
-    ...     slot="moving_average", of=kernel.name,
-    ... )
-    >>> stored = Inventory("", {entry.name: entry for entry in (kernel, average)})
-    >>> averaged = with_averages(Policy(ema="prefer"), stored, Inventory("", {}))
-    >>> [(name, entry.key) for name, entry in averaged.inventory.entries.items()]
-    [('model/a/kernel', 'b')]
+    >>> kernel = Entry("model/a/w", Role.WEIGHT, "float32", (2,), key="a")
+    >>> name = "optimizer/moving_average/a/w"
+    >>> slot = Entry(name, Role.SLOT, "float32", (2,), 8, "b", "moving_average", kernel.name)
+    >>> stored = Inventory("", {entry.name: entry for entry in (kernel, slot)})
+    >>> Averages(Policy(ema="prefer"), stored, Inventory("", {})).stored.entries["model/a/w"].key
+    'b'
     """
-    dropped = [Selector(text) for text in policy.exclude_checkpoint]
-    averages: dict[str, list[Entry]] = {}
-    for entry in stored.entries.values():
-        if entry.slot == SLOT and not any(rule.matches(entry.name) for rule in dropped):
-            averages.setdefault(entry.of, []).append(entry)
-    model_has_averages = any(entry.slot == SLOT for entry in live.entries.values())
-    entries: dict[str, Entry] = {}
-    taken: dict[str, Entry] = {}
-    several: dict[str, tuple[str, ...]] = {}
-    left: list[Step] = []
-    absent: set[str] = set()
-    for name, entry in stored.entries.items():
-        alike = [
-            each
-            for each in averages.get(name, ())
-            if (each.shape, each.dtype) == (entry.shape, entry.dtype)
-        ]
-        if alike:
-            average = taken[name] = alike[0]
-            if len(alike) > 1:
-                several[name] = tuple(each.name for each in alike)
-            entries[name] = average._replace(name=name, role=entry.role, slot="", of="")
-            left.append(_left(entry, f"ema: {policy.ema}, its moving average is restored instead"))
-        elif policy.ema == "only" and entry.role is Role.WEIGHT:
-            absent.add(name)
-            left.append(_left(entry, "ema: only, but it has no moving average"))
-        else:
-            entries[name] = entry
-    if not model_has_averages:  # as weights they are used, as slots nothing would use them
-        entries = {n: e for n, e in entries.items() if taken.get(e.of) is not e}
-    inventory = dataclasses.replace(stored, entries=entries)
-    return Averaged(inventory, taken, tuple(left), frozenset(absent), several)
 
+    def __init__(self, policy: Policy, stored: Inventory, live: Inventory) -> None:
+        dropped = [Selector(text) for text in policy.exclude_checkpoint]
+        self._weights = stored.entries
+        self._found: dict[str, list[Entry]] = {}
+        for each in stored.entries.values():
+            of = stored.entries.get(each.of) if each.slot == AVERAGE else None
+            if of is None or (of.dtype, of.shape) != (each.dtype, each.shape):
+                continue
+            if not any(rule.matches(each.name) for rule in dropped):
+                self._found.setdefault(of.name, []).append(each)
+        entries = dict(stored.entries)
+        into_slots = any(entry.slot == AVERAGE for entry in live.entries.values())
+        for name, (average, *_) in self._found.items():
+            role = stored.entries[name].role
+            entries[name] = average._replace(name=name, role=role, slot="", of="")
+            if not into_slots:
+                del entries[average.name]
+        self.stored = dataclasses.replace(stored, entries=entries)
 
-def _left(entry: Entry, reason: str) -> Step:
-    return Step(Status.EXCLUDED, "", entry.name, None, entry, reason=reason)
+    def named(self, steps: Iterable[Step]) -> list[Step]:
+        """The steps of a plan of ``stored`` with the averages' own names; and the weights'."""
+        left = {name: self._weights[name] for name in self._found}
+        spared = (Step(Status.EXCLUDED, "", n, None, e, reason=_LEFT) for n, e in left.items())
+        return [*map(self._named, steps), *spared]
+
+    def _named(self, step: Step) -> Step:
+        taken = [self._found.get(entry.name, (entry,)) for entry in step.reads]
+        if all(found[0] is entry for found, entry in zip(taken, step.reads, strict=True)):
+            return step
+        stored, *parts = (found[0] for found in taken)
+        reason = "; ".join(filter(None, ("ema: the moving average", step.reason)))
+        step = step._replace(source=stored.name, stored=stored, parts=tuple(parts), reason=reason)
+        several = next((found for found in taken if len(found) > 1), ())
+        if not several or step.status not in ASSIGNED:
+            return step
+        reason = f"{' and '.join(e.name for e in several)} are all moving averages of {step.name}"
+        error = step._replace(status=Status.MISMATCH, changes=(), severity=Severity.ERROR)
+        return error._replace(reason=reason, hint="drop all but one with exclude_checkpoint")

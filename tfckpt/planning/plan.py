@@ -6,8 +6,8 @@ step, harmless ones included. The steps are sorted by name, so plans of the same
 equal whatever order those were listed in. A :class:`RestoreReport` says what became of a plan, and
 what it left out, in one line, for users who do not read the report.
 
-Making a plan does not raise for what it refuses. It collects all that is wrong (``errors``,
-``problems`` and ``drift``), and applying it is refused unless ``ok`` is true.
+Making a plan does not raise for what it refuses. It collects all that is wrong (``errors`` and
+``problems``), and applying it is refused unless ``ok`` is true.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.core.text import preformatted
-from tfckpt.errors import RefusedError, TfckptError
+from tfckpt.errors import TfckptError
 from tfckpt.planning.checks.step import ASSIGNED, Severity, Status
 from tfckpt.planning.left_out import warned_of
 
@@ -43,7 +43,6 @@ class Plan:
         problems: errors that concern no single value, such as a rule that matches nothing.
         file: the config file that ``problems`` refer to.
         origins: each source with its SHA-256 digest; () for a plan of inventories alone.
-        drift: differences from the policy's ``lock`` file.
         training: a sentence that says which training state is restored besides the values; ``""``
             if no config asks for it, as in ``tfckpt.Checkpoint.restore``.
         training_state: the same as keys of the policy; () if a new training begins.
@@ -61,7 +60,6 @@ class Plan:
     problems: tuple[Problem, ...] = ()
     file: str = ""
     origins: tuple[Origin, ...] = ()
-    drift: tuple[Problem, ...] = ()
     training: str = ""
     training_state: tuple[str, ...] = ()
     chosen: str = ""
@@ -73,12 +71,7 @@ class Plan:
     @property
     def ok(self) -> bool:
         """Whether the plan may be applied."""
-        return not self.faults and not self.errors
-
-    @property
-    def faults(self) -> tuple[Problem, ...]:
-        """Errors that concern no single value: the problems and the drift."""
-        return *self.problems, *self.drift
+        return not self.problems and not self.errors
 
     @cached_property
     def errors(self) -> tuple[Step, ...]:
@@ -128,7 +121,7 @@ class Plan:
             "training_state": list(self.training_state),
             "chosen": self.chosen,
             "suggestion": dict(self.suggestion.changes) if self.suggestion else {},
-            "problems": [problem._asdict() for problem in self.faults],
+            "problems": [problem._asdict() for problem in self.problems],
             "steps": [
                 {
                     "status": step.status.value,
@@ -148,23 +141,6 @@ class Plan:
                 for step in self.steps
             ],
         }
-
-    def lock(self) -> str:
-        """The content of a lock file for a policy's ``lock`` key.
-
-        One value a line, sorted: which stored value goes into which variable, dtypes, shapes and
-        checksums, and the digest of each source. Paths are for information only.
-
-        Raises:
-            RefusedError: the plan has errors or problems; differences from an older lock do not
-                count.
-        """
-        from tfckpt.planning.lock import render  # lock imports Plan
-
-        if self.problems or self.errors:
-            message = f"a plan that is refused cannot be locked\n{self}"
-            raise RefusedError(message, plan=self)
-        return render(self)
 
     def __str__(self) -> str:
         from tfckpt.planning.report import render_text  # report imports Plan

@@ -35,7 +35,7 @@ from tfckpt.planning.checks.step import (
     is_save_counter,
 )
 from tfckpt.planning.checks.unmatched import Unmatched, is_adapter
-from tfckpt.planning.ema import with_averages
+from tfckpt.planning.ema import Averages
 from tfckpt.planning.matching.layers import Layers
 from tfckpt.planning.matching.routing import Route, Router
 from tfckpt.planning.matching.rules import Renames, Rules, also_known, by_role
@@ -69,12 +69,11 @@ def make_plan(
     >>> plan.ok, [step.status.value for step in plan.steps]
     (True, ['LOADED'])
     """
-    if policy.ema == "ignore":
+    if policy.ema is None:
         return _Planning(policy, stored, live, known).run()
-    averaged = with_averages(policy, stored, live)
-    plan = _Planning(policy, averaged.inventory, live, known).run()
-    steps = sorted((*map(averaged.with_average, plan.steps), *averaged.left), key=_order)
-    return dataclasses.replace(plan, steps=tuple(steps))
+    averages = Averages(policy, stored, live)
+    plan = _Planning(policy, averages.stored, live, known).run()
+    return dataclasses.replace(plan, steps=tuple(sorted(averages.named(plan.steps), key=_order)))
 
 
 class _Spared(NamedTuple):

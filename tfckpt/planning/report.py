@@ -17,7 +17,6 @@ from tfckpt.core.text import (
     FOLD,
     WIDTH,
     collapse,
-    folded,
     natural,
     printable,
     signature,
@@ -182,7 +181,7 @@ def verdict(plan: Plan) -> str:
     if plan.ok:
         count = f"{assigned:,} of {_values(steps)}" if assigned < steps else _values(steps)
         return f"{count} ({size(plan.nbytes)}) {source}"
-    faults = len(plan.faults) + len(plan.errors)
+    faults = len(plan.problems) + len(plan.errors)
     return f"refused, {faults:,} error{'s' * (faults != 1)} among {_values(steps)} {source}"
 
 
@@ -213,18 +212,13 @@ def rows(plan: Plan, suggestion: Suggestion | None = None) -> Iterator[ReportRow
             hint = group.hint
         if section.hidden:
             yield ReportRow(f"  … and {section.hidden:,} more for other reasons ({_ALL})")
-    if plan.faults:
+    if plan.problems:
         yield ReportRow("")
         yield ReportRow("Problems", Severity.ERROR)
     for problem in plan.problems:
         message, hint = problem_of(plan, problem)
         yield from _plain(wrap(message, "  "))
         yield from _hint("" if suggested else hint)
-    if plan.drift:
-        *_, (_, hint) = drifted = [problem_of(plan, problem) for problem in plan.drift]
-        for line in folded([message for message, _ in drifted], " (all: --json or plan.drift)"):
-            yield from _plain(wrap(line, "  "))
-        yield from _hint(hint)
 
 
 def problem_of(plan: Plan, problem: Problem) -> tuple[str, str]:

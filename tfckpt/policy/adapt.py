@@ -1,27 +1,41 @@
-"""The kinds of ``adapt`` rules that arrange, compute, split or join; and what all have in common.
+"""The kinds of ``adapt`` rules: the keys of each, and what it makes of arrays.
 
-A rule is checked by itself when a config is read, against shapes and dtypes when a restore is
-planned (:meth:`Adaptation.plan`), and applied to values in a restore (:meth:`Adaptation.apply`),
-with the options that the plan resolved. Keys are named as in NumPy and TensorFlow where these have
-a name.
+A rule is checked by itself when a config is read. A plan then applies it to blanks, zeros that take
+no memory, which shows the shape and the dtype of the result or why there is none; a restore applies
+it to values. Keys are named as in NumPy and TensorFlow where these have a name.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import Field, field_validator
+import numpy as np
+from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator
 
-from tfckpt.core.dtypes import can_cast, is_real
+from tfckpt.core.dtypes import can_cast, cast, dtype_name, holds, is_real, numpy_dtype
+from tfckpt.core.similar import did_you_mean, near_words, question
+from tfckpt.policy.blanks import (
+    Impossible,
+    axis_of,
+    blank,
+    box,
+    once,
+    require,
+    show_shape,
+    with_size,
+)
 from tfckpt.policy.fields import (
     Count,
+    Expanded,
     GoesWith,
     Listed,
     Model,
     Name,
     Once,
+    PathText,
     SelectorText,
     Text,
     beside,
@@ -30,41 +44,31 @@ from tfckpt.policy.fields import (
     one_or_listed,
     unpaired,
 )
+from tfckpt.policy.messages import TAG, show_value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    import numpy as np
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tfckpt.core.inventory import Shape
 
+Made = tuple[np.ndarray, str]
 Index = Annotated[int, Field(ge=0)]
 Counts = Annotated[tuple[Count, ...], Field(min_length=1), Listed]
+Grid = Annotated[tuple[Count, ...], Field(min_length=1, max_length=2), Listed]
 Indices = Annotated[tuple[Index, ...], Field(min_length=1), Listed]
-CAST_HINT = "add a `how: cast` rule before this one"
+_BOTH = "use `axes` or `grid`, not both: `grid` describes positions along one axis"
+_CAST_HINT = "add a `how: cast` rule before this one"
 SIZES_HINT = "set `sizes` to the sizes of the parts"
-_NEAREST = ("int8", "uint8", "int16", "uint16", "int32", "int64")
+_IMAGES = ("float16", "bfloat16", "float32", "float64")
+_NEAREST = (*_IMAGES, "int8", "uint8", "int16", "uint16", "int32", "int64")
+_INITIALIZERS = (
+    "zeros", "ones", "glorot_uniform", "glorot_normal", "he_normal", "he_uniform", "lecun_normal",
+    "lecun_uniform", "random_normal", "random_uniform", "truncated_normal", "orthogonal",
+)  # fmt: skip
 
 
-class ValueSpec(NamedTuple):
-    """Shape and dtype of a value between two operations."""
-
-    shape: Shape
-    dtype: str
-
-
-class Impossible(Exception):  # noqa: N818 - control flow, never reaches a user
-    """A value cannot be adapted by a rule; with the reason and a hint."""
-
-    def __init__(self, reason: str, hint: str = "") -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.hint = hint
-
-
-def require(fits: object, reason: str, hint: str = "") -> None:
-    if not fits:
-        raise Impossible(reason, hint)
+def _differ(one: Any, other: Any) -> bool:
+    return bool(one) and len(one) != len(other)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,31 +82,29 @@ class PlanContext:
     """
 
     vocabularies: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
-    functions: frozenset[str] = frozenset()
-    initializers: frozenset[str] = frozenset()
+    functions: Sequence[str] = ()
+    initializers: Sequence[str] = ()
 
 
-class Done(NamedTuple):
-    """The outcome of a rule; ``detail`` is for the report, ``rows`` are those of a vocabulary."""
+@dataclasses.dataclass
+class Destination:
+    """The variable that a value is for, and what a rule asks of the program; in a plan, blanks."""
 
-    kind: ValueSpec
-    options: Mapping[str, Any]
-    detail: str = ""
-    rows: tuple[int, ...] = ()
+    shape: Shape
+    dtype: str
+    known: PlanContext
 
+    def filled(self, fill: Any, shape: Shape, at: Any, part: np.ndarray) -> np.ndarray:
+        """An array with a part at an index: of numbers, or by the name of what fills the rest."""
+        return blank(shape, dtype_name(part.dtype))
 
-class Operation(Protocol):
-    """A planned rule for one value, as the plan resolved it, and what it needs of the program."""
+    def resized(self, image: np.ndarray, sizes: Sequence[int], method: str) -> np.ndarray:
+        """As tf.image.resize, for one image."""
+        return blank((1, *sizes, image.shape[-1]), dtype_name(image.dtype))
 
-    options: Mapping[str, Any]
-    rows: tuple[int, ...]
-    to: ValueSpec
-    dtype: np.dtype
-
-    def cast(self, value: Any) -> Any: ...
-    def filled(self) -> Any: ...
-    def image_resized(self, image: Any, sizes: Sequence[int]) -> Any: ...
-    def called(self, values: Sequence[Any]) -> Any: ...
+    def called(self, name: str, *arrays: np.ndarray) -> np.ndarray:
+        """What a registered function returns, which is by contract what the variable needs."""
+        return blank(self.shape, self.dtype)
 
 
 class Adaptation(Model):
@@ -110,6 +112,10 @@ class Adaptation(Model):
 
     # Whether it does nothing where dtype and shape are right already, and is not reported then.
     idempotent: ClassVar[bool] = False
+
+    # What the rule makes of an array, or of several that it joins; and a detail for the report.
+    # Raises Impossible if it cannot be applied.
+    make: ClassVar[Callable[..., Made]]
 
     def pairs(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Checkpoint names that the rule maps to other model names, as in a rename."""
@@ -121,70 +127,12 @@ class Adaptation(Model):
         """Whether it makes one value of several."""
         return isinstance(getattr(self, "checkpoint", None), tuple)
 
-    def plan(self, kinds: Sequence[ValueSpec], live: ValueSpec, known: PlanContext) -> Done:
-        """What the rule makes of values, of one unless it joins, on the way to ``live``.
-
-        Raises:
-            Impossible: it cannot be applied.
-        """
-        raise NotImplementedError
-
-    @staticmethod
-    def apply(values: Sequence[Any], operation: Operation) -> Any:
-        """The array that a planned rule makes of arrays; of one, unless it joins."""
-        raise NotImplementedError
-
 
 class OfVariable(Adaptation):
     """Base of the rules that change each value that a selector names."""
 
     model: SelectorText
     """Selector over model names."""
-
-    def plan(self, kinds: Sequence[ValueSpec], live: ValueSpec, known: PlanContext) -> Done:
-        (kind,) = kinds
-        return self._plan(kind, live, known)
-
-    def _plan(self, kind: ValueSpec, live: ValueSpec, known: PlanContext) -> Done:
-        raise NotImplementedError
-
-
-def show_shape(shape: Iterable[int]) -> str:
-    """A shape as reports show it.
-
-    >>> show_shape((4,)), show_shape((2, 3))
-    ('(4)', '(2, 3)')
-    """
-    return f"({', '.join(map(str, shape))})"
-
-
-def axis_of(axis: int, shape: Sequence[int]) -> int:
-    """A possibly negative axis as a non-negative one."""
-    require(-len(shape) <= axis < len(shape), f"{show_shape(shape)} has no axis {axis}")
-    return axis % len(shape)
-
-
-def with_size(shape: Shape, axis: int, size: int) -> Shape:
-    """The shape with another size along an axis."""
-    return (*shape[:axis], size, *shape[axis + 1 :])
-
-
-def box(start: Sequence[int], size: Sequence[int]) -> tuple[slice, ...]:
-    """The index of a part of a value."""
-    return tuple(slice(first, first + many) for first, many in zip(start, size, strict=True))
-
-
-def show_box(shape: Sequence[int], start: Sequence[int], size: Sequence[int]) -> str:
-    """A part of a value in Python notation.
-
-    >>> show_box((4, 12), (0, 4), (4, 4))
-    '[:, 4:8]'
-    """
-    parts = [
-        ":" if (s, n) == (0, m) else f"{s}:{s + n}"
-        for m, s, n in zip(shape, start, size, strict=True)
-    ]
-    return f"[{', '.join(parts)}]"
 
 
 class Transpose(OfVariable):
@@ -194,20 +142,13 @@ class Transpose(OfVariable):
     axes: Annotated[tuple[int, ...], Field(min_length=1), Listed] | None = None
     """Permutation of the axes, as in numpy.transpose; by default, their reverse order."""
 
-    def _plan(self, kind: ValueSpec, live: ValueSpec, known: PlanContext) -> Done:
-        rank = len(kind.shape)
-        axes = tuple(reversed(range(rank)))
-        if self.axes is not None:
-            axes = tuple(axis_of(axis, kind.shape) for axis in self.axes)
-            wrong = f"axes: {list(self.axes)} is not a permutation of the {rank} axes"
-            require(sorted(axes) == list(range(rank)), wrong)
-        shape = tuple(kind.shape[axis] for axis in axes)
-        detail = str(list(axes)) if self.axes else ""
-        return Done(ValueSpec(shape, kind.dtype), {"axes": axes}, detail)
-
-    @staticmethod
-    def apply(values: Sequence[Any], operation: Operation) -> Any:
-        return values[0].transpose(operation.options["axes"])
+    def make(self, into: Destination, array: np.ndarray) -> Made:
+        if self.axes is None:
+            return array.transpose(), ""
+        axes = [axis_of(axis, array.shape) for axis in self.axes]
+        wrong = f"axes: {list(self.axes)} is not a permutation of the {array.ndim} axes"
+        require(sorted(axes) == list(range(array.ndim)), wrong)
+        return array.transpose(axes), str(axes)
 
 
 class Reshape(OfVariable):
@@ -225,21 +166,13 @@ class Reshape(OfVariable):
             raise fault("`shape` must have sizes of at least 0, and at most one -1")
         return value
 
-    def _plan(self, kind: ValueSpec, live: ValueSpec, known: PlanContext) -> Done:
-        shape = live.shape if self.shape is None else self.shape
-        given = math.prod(size for size in shape if size != -1)
-        size = math.prod(kind.shape)
-        if -1 in shape and given:
-            shape = tuple(size // given if each == -1 else each for each in shape)
-        require(
-            -1 not in shape and math.prod(shape) == size,
-            f"cannot reshape {show_shape(kind.shape)}, {size} numbers, to {show_shape(shape)}",
-        )
-        return Done(ValueSpec(shape, kind.dtype), {"shape": shape})
-
-    @staticmethod
-    def apply(values: Sequence[Any], operation: Operation) -> Any:
-        return values[0].reshape(operation.options["shape"])
+    def make(self, into: Destination, array: np.ndarray) -> Made:
+        shape = into.shape if self.shape is None else self.shape
+        try:
+            return array.reshape(shape), ""
+        except ValueError:
+            whole = f"{show_shape(array.shape)}, {array.size} numbers"
+            raise Impossible(f"cannot reshape {whole}, to {show_shape(shape)}") from None
 
 
 class Slice(OfVariable):
@@ -252,25 +185,19 @@ class Slice(OfVariable):
     """Shape of the part; by default, the shape of the variable."""
     idempotent: ClassVar[bool] = True
 
-    def _plan(self, kind: ValueSpec, live: ValueSpec, known: PlanContext) -> Done:
-        size = live.shape if self.size is None else self.size
-        start = (0,) * len(kind.shape) if self.start is None else self.start
-        whole = show_shape(kind.shape)
+    def make(self, into: Destination, array: np.ndarray) -> Made:
+        size = into.shape if self.size is None else self.size
+        start, whole = self.start or (0,) * array.ndim, show_shape(array.shape)
         require(
-            len(size) == len(start) == len(kind.shape),
-            f"{whole} has {len(kind.shape)} axes, but the slice's size has {len(size)} and its "
+            len(size) == len(start) == array.ndim,
+            f"{whole} has {array.ndim} axes, but the slice's size has {len(size)} and its "
             f"start {len(start)}",
         )
-        require(
-            all(s + n <= m for s, n, m in zip(start, size, kind.shape, strict=True)),
-            f"a slice of {show_shape(size)} from {show_shape(start)} is not within {whole}",
-        )
-        options = {"start": start, "size": size}
-        return Done(ValueSpec(size, kind.dtype), options, show_box(kind.shape, start, size))
-
-    @staticmethod
-    def apply(values: Sequence[Any], operation: Operation) -> Any:
-        return values[0][box(operation.options["start"], operation.options["size"])]
+        axes = list(zip(start, size, array.shape, strict=True))
+        wrong = f"a slice of {show_shape(size)} from {show_shape(start)} is not within {whole}"
+        require(all(s + n <= m for s, n, m in axes), wrong)
+        shown = (":" if (s, n) == (0, m) else f"{s}:{s + n}" for s, n, m in axes)
+        return array[box(start, size)], f"[{', '.join(shown)}]"
 
 
 class Tile(OfVariable):
@@ -285,40 +212,27 @@ class Tile(OfVariable):
     """mean divides by the number of repetitions, so that the sum over them is unchanged."""
     idempotent: ClassVar[bool] = True
 
-    def _plan(self, kind: ValueSpec, live: ValueSpec, known: PlanContext) -> Done:
-        shape, axis = kind.shape, self.axis
-        if axis is not None:
-            axis = axis_of(axis, (*shape, 1))
-            shape = (*shape[:axis], 1, *shape[axis:])
-        times = self.times
+    def make(self, into: Destination, array: np.ndarray) -> Made:
+        if self.axis is not None:
+            array = np.expand_dims(array, axis_of(self.axis, (*array.shape, 1)))
+        shape, times = show_shape(array.shape), self.times
         if times is None:
-            both = f"{show_shape(shape)} to {show_shape(live.shape)}"
-            hint = "set `axis` to the index of the new axis" if axis is None else ""
-            require(len(shape) == len(live.shape), f"cannot tile {both}", hint)
-            pairs = list(zip(shape, live.shape, strict=True))
+            both = f"cannot tile {shape} to {show_shape(into.shape)}"
+            hint = "set `axis` to the index of the new axis" if self.axis is None else ""
+            require(array.ndim == len(into.shape), both, hint)
+            pairs = list(zip(array.shape, into.shape, strict=True))
             fits = all(old and new % old == 0 for old, new in pairs)
-            require(fits, f"cannot tile {both}, which is not a multiple")
+            require(fits, f"{both}, which is not a multiple")
             times = tuple(new // old for old, new in pairs)
-        each = f"times: {list(times)} must have one number for each axis of {show_shape(shape)}"
-        require(len(times) == len(shape), each)
-        mean = self.scale == "mean"
-        real = not mean or is_real(kind.dtype)
-        require(real, f"scale: mean needs floating-point numbers, not {kind.dtype}", CAST_HINT)
-        to = tuple(old * repeats for old, repeats in zip(shape, times, strict=True))
-        options = {"axis": axis, "times": times, "divisor": math.prod(times) if mean else 1}
-        detail = f"{'×'.join(map(str, times))}{', mean' * mean}"
-        return Done(ValueSpec(to, kind.dtype), options, detail)
-
-    @staticmethod
-    def apply(values: Sequence[Any], operation: Operation) -> Any:
-        import numpy as np
-
-        value, options = values[0], operation.options
-        if options["axis"] is not None:
-            value = np.expand_dims(value, options["axis"])
-        if options["divisor"] != 1:
-            value = (value / options["divisor"]).astype(value.dtype)
-        return np.tile(value, options["times"])
+        each = f"times: {list(times)} must have one number for each axis of {shape}"
+        require(len(times) == array.ndim, each)
+        detail = "×".join(map(str, times))
+        if self.scale == "mean":
+            dtype, many, detail = array.dtype, math.prod(times), f"{detail}, mean"
+            _require_real("scale", array)
+            array = once(lambda value: (value / many).astype(dtype), array)
+        axes = [axis for axis, many in enumerate(times) if many != 1]
+        return once(lambda value: np.tile(value, times), array, axes=axes), detail
 
 
 class Cast(OfVariable):
@@ -329,19 +243,16 @@ class Cast(OfVariable):
     """What a cast may lose, as in numpy.can_cast; any is NumPy's unsafe."""
     idempotent: ClassVar[bool] = True
 
-    def _plan(self, kind: ValueSpec, live: ValueSpec, known: PlanContext) -> Done:
-        casts = [c for c in ("safe", "same_kind", "any") if can_cast(kind.dtype, live.dtype, c)]
+    def make(self, into: Destination, array: np.ndarray) -> Made:
+        old, new = dtype_name(array.dtype), into.dtype
+        casts = [each for each in ("safe", "same_kind", "any") if can_cast(old, new, each)]
         require(
             self.casting in casts,
-            f"casting: {self.casting} does not convert {kind.dtype} to {live.dtype}",
+            f"casting: {self.casting} does not convert {old} to {new}",
             f"casting: {casts[0]} does" if casts else "",
         )
-        options = {"dtype": live.dtype, "casting": self.casting}
-        return Done(ValueSpec(kind.shape, live.dtype), options, self.casting)
-
-    @staticmethod
-    def apply(values: Sequence[Any], operation: Operation) -> Any:
-        return operation.cast(values[0])
+        to = functools.partial(cast, dtype=numpy_dtype(new), lossy=self.casting == "any")
+        return once(to, array), self.casting
 
 
 class Resize(OfVariable):
@@ -352,108 +263,173 @@ class Resize(OfVariable):
     """Interpolation method."""
     axes: Annotated[tuple[int, ...], Field(min_length=1, max_length=2), Listed] | None = None
     """One or two axes to resize; by default, the two whose sizes differ."""
-    grid: Annotated[tuple[Count, ...], Field(min_length=1, max_length=2), Listed] | None = None
+    grid: Grid | None = None
     """Rows and columns, or just the number, of the positions along the second-last axis."""
-    to_grid: Annotated[tuple[Count, ...], Field(min_length=1, max_length=2), Listed] | None = None
+    to_grid: Grid | None = None
     """The grid of the variable; by default, a line, or a square if `grid` is a square."""
     prefix: Index = 0
     """Number of positions before the grid to keep unchanged, e.g. 1 for a class token."""
 
     goes_with: ClassVar = (
-        GoesWith(
-            "grid",
-            "axes",
-            beside,
-            "use `axes` or `grid`, not both: `grid` describes positions along one axis",
-        ),
+        GoesWith("grid", "axes", beside, _BOTH),
         GoesWith("to_grid prefix", "grid", lacks, "`{key}` needs `grid`"),
         GoesWith(
-            "to_grid",
-            "grid",
-            lambda to_grid, grid: to_grid and len(to_grid) != len(grid),
-            "`to_grid` and `grid` must have the same number of sizes",
+            "to_grid", "grid", _differ, "`to_grid` and `grid` must have the same number of sizes"
         ),
     )
 
-    def _plan(self, kind: ValueSpec, live: ValueSpec, known: PlanContext) -> Done:
-        both = f"{show_shape(kind.shape)} and {show_shape(live.shape)}"
-        possible = is_real(kind.dtype) or (self.method == "nearest" and kind.dtype in _NEAREST)
-        require(possible, f"method: {self.method} does not support {kind.dtype}")
-        require(len(kind.shape) == len(live.shape), f"{both} differ in rank")
-        require(0 not in kind.shape + live.shape, "cannot resize a value without elements")
+    def make(self, into: Destination, array: np.ndarray) -> Made:
+        both = f"{show_shape(array.shape)} and {show_shape(into.shape)}"
+        dtype = dtype_name(array.dtype)
+        possible = dtype in (_NEAREST if self.method == "nearest" else _IMAGES)
+        require(possible, f"method: {self.method} does not support {dtype}")
+        require(array.ndim == len(into.shape), f"{both} differ in rank")
+        require(0 not in array.shape + into.shape, "cannot resize a value without elements")
         if self.grid is not None:
-            return self._plan_grid(self.grid, kind, live)
-        axes = [i for i, size in enumerate(kind.shape) if size != live.shape[i]]
-        if self.axes is not None:
-            axes = [axis_of(axis, kind.shape) for axis in self.axes]
+            return self._of_positions(into, array, self.grid)
+        if self.axes is None:
+            axes = [i for i, size in enumerate(array.shape) if size != into.shape[i]]
+            hint = "set `axes` to the axes to resize, or `grid` to the grid of positions"
+            require(len(axes) == 2, f"{both} differ in {len(axes)} axes; an image has two", hint)
+        else:
+            axes = [axis_of(axis, array.shape) for axis in self.axes]
             require(len(set(axes)) == len(axes), f"axes: {list(self.axes)} repeats an axis")
-        hint = "set `axes` to the axes to resize, or `grid` to the grid of positions"
-        wrong = f"{both} differ in {len(axes)} axes; an image has two"
-        require(self.axes is not None or len(axes) == 2, wrong, hint)
-        sizes, shape = tuple(live.shape[axis] for axis in axes), kind.shape
-        for axis in axes:
-            shape = with_size(shape, axis, live.shape[axis])
-        options = {"method": self.method, "axes": tuple(axes), "sizes": sizes}
-        return Done(ValueSpec(shape, kind.dtype), options, f"{self.method}, axes {axes}")
+        made = self._resized(into, array, axes, [into.shape[axis] for axis in axes])
+        return made, f"{self.method}, axes {axes}"
 
-    def _plan_grid(self, grid: Shape, kind: ValueSpec, live: ValueSpec) -> Done:
-        whole = show_shape(kind.shape)
-        require(len(kind.shape) > 1, f"{whole} has no axis of positions before its last axis")
-        new, made = live.shape[-2] - self.prefix, self.prefix + math.prod(grid)
+    def _of_positions(self, into: Destination, array: np.ndarray, grid: Shape) -> Made:
+        wrong = f"{show_shape(array.shape)} has no axis of positions before its last axis"
+        require(array.ndim > 1, wrong)
+        *above, old, last = array.shape
+        kept, shown = self.prefix, "×".join(map(str, grid))
+        new, positions = into.shape[-2] - kept, kept + math.prod(grid)
         require(
-            made == kind.shape[-2],
-            f"a grid of {_show_grid(grid)} and a prefix of {self.prefix} make {made} positions, "
-            f"but the checkpoint has {kind.shape[-2]}",
+            positions == old,
+            f"a grid of {shown} and a prefix of {kept} make {positions} positions, but the "
+            f"checkpoint has {old}",
         )
-        to = self.to_grid
-        if to is None:
-            side = math.isqrt(max(new, 0))
-            to = (new,) if len(grid) == 1 else (side, side) if len(set(grid)) == 1 else ()
-        wrong = f"not a grid of {_show_grid(to)}" if self.to_grid else "its grid cannot be inferred"
+        to: Shape = self.to_grid or ()
+        if not to and len(set(grid)) == 1:
+            to = (new,) if len(grid) == 1 else (math.isqrt(max(new, 0)),) * 2
+        to_shown = "×".join(map(str, to))
+        wrong = f"not a grid of {to_shown}" if self.to_grid else "its grid cannot be inferred"
         require(
             new > 0 and to and math.prod(to) == new,
-            f"the model has {live.shape[-2]} positions, {self.prefix} of them before the grid: "
-            f"{wrong}",
+            f"the model has {into.shape[-2]} positions, {kept} of them before the grid: {wrong}",
             "set `to_grid` to the grid of the model",
         )
-        shape = (*kind.shape[:-2], self.prefix + new, kind.shape[-1])
-        options = {"method": self.method, "grid": grid, "to_grid": to, "prefix": self.prefix}
-        kept = f", {self.prefix} before it kept" if self.prefix else ""
-        detail = f"{self.method}, grid {_show_grid(grid)} → {_show_grid(to)}{kept}"
-        return Done(ValueSpec(shape, kind.dtype), options, detail)
+        image = array[..., kept:, :].reshape((*above, *grid, last))
+        axes = range(len(above), len(above) + len(grid))
+        made = self._resized(into, image, axes, to).reshape((*above, new, last))
+        made = _concatenated(array.ndim - 2, array[..., :kept, :], made)
+        before = f", {kept} before it kept" if kept else ""
+        return made, f"{self.method}, grid {shown} → {to_shown}{before}"
 
-    @staticmethod
-    def apply(values: Sequence[Any], operation: Operation) -> Any:
-        import numpy as np
-
-        (value,), options = values, operation.options
-        if "grid" not in options:
-            return _interpolated(value, options["axes"], options["sizes"], operation)
-        kept, grid = options["prefix"], options["grid"]
-        *above, _, last = value.shape
-        positions = value[..., kept:, :].reshape((*above, *grid, last))
-        axes = tuple(range(len(above), len(above) + len(grid)))
-        result = _interpolated(positions, axes, options["to_grid"], operation)
-        return np.concatenate([value[..., :kept, :], result.reshape((*above, -1, last))], axis=-2)
+    def _resized(
+        self, into: Destination, array: np.ndarray, axes: Sequence[int], sizes: Sequence[int]
+    ) -> np.ndarray:
+        """Resize one or two axes as rows and columns of one image, all others as channels."""
+        front = range(len(axes))
+        moved = np.moveaxis(array, axes, front)
+        rows, columns = (*moved.shape[: len(axes)], 1)[:2]
+        made = into.resized(moved.reshape((1, rows, columns, -1)), (*sizes, 1)[:2], self.method)
+        made = np.moveaxis(made.reshape((*sizes, *moved.shape[len(axes) :])), front, axes)
+        return once(lambda value: value.astype(array.dtype), made)
 
 
-def _interpolated(
-    value: Any, axes: Sequence[int], sizes: Sequence[int], operation: Operation
-) -> Any:
-    """Resize one or two axes as rows and columns of one image, with all other axes as channels."""
-    import numpy as np
-
-    front = tuple(range(len(axes)))
-    moved = np.moveaxis(value, axes, front)
-    rest = moved.shape[len(axes) :]
-    rows, columns = (*moved.shape[: len(axes)], 1)[:2]
-    image = np.ascontiguousarray(moved).reshape((1, rows, columns, -1))
-    result = operation.image_resized(image, (*sizes, 1)[:2])
-    return np.moveaxis(result.reshape((*sizes, *rest)), front, axes).astype(value.dtype)
+def _fill(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float | str) or value == "":
+        raise fault(
+            "expected a number, initialize, or the name of an initializer, "
+            f"found {show_value(value)}"
+        )
+    return value
 
 
-def _show_grid(grid: Sequence[int]) -> str:
-    return "×".join(map(str, grid))
+class Pad(OfVariable):
+    """Pad the value to the shape of the variable."""
+
+    how: Literal["pad"]
+    value: Annotated[float | Name, BeforeValidator(_fill), Expanded]
+    """Padding: a number, initialize (what the variable holds now), or a Keras initializer."""
+    before: Indices | None = None
+    """Padding before the value on each axis; by default, all padding comes after it."""
+    idempotent: ClassVar[bool] = True
+
+    def make(self, into: Destination, array: np.ndarray) -> Made:
+        shape, old = into.shape, array.shape
+        before, part = self.before or (0,) * len(shape), show_shape(old)
+        require(
+            len(shape) == len(before) == array.ndim,
+            f"{part} has {array.ndim} axes, the model's variable {len(shape)}, `before` "
+            f"{len(before)}",
+        )
+        within = all(b + n <= m for b, n, m in zip(before, old, shape, strict=True))
+        require(within, f"{part} does not fit into {show_shape(shape)}")
+        made = _filled(into, self.value, shape, box(before, old), array)
+        shown = f"{self.value:g}" if isinstance(self.value, float) else self.value
+        offset = f", at {show_shape(before)}" * any(before)
+        return made, f"with {shown}{offset}"
+
+
+class Vocabulary(OfVariable):
+    """Reorder rows by the words that they belong to."""
+
+    how: Literal["vocabulary"]
+    old: PathText
+    """File with the words of the checkpoint: UTF-8, one word per line."""
+    new: PathText
+    """File with the words of the model: UTF-8, one word per line."""
+    missing: Text = "initialize"
+    """Values for rows of new words: initialize, zeros, mean, or a Keras initializer."""
+    axis: int = 0
+    """Axis of the rows."""
+    before: Index = 0
+    """Number of rows before the first word, e.g. for padding; the same in both."""
+    oov: Index = 0
+    """Number of rows after the last word, for out-of-vocabulary words; the same in both."""
+
+    def make(self, into: Destination, array: np.ndarray) -> Made:
+        known = into.known.vocabularies
+        unread = {self.old, self.new} - known.keys()
+        require(not unread, f"vocabulary file {min(unread, default='')} was not read")
+        old, new = known[self.old], known[self.new]
+        axis = axis_of(self.axis, array.shape)
+        self._check_size(axis, "the checkpoint", array.shape[axis], self.old, len(old))
+        if len(into.shape) == array.ndim:
+            self._check_size(axis, "the model's variable", into.shape[axis], self.new, len(new))
+        row_of = {word: self.before + row for row, word in enumerate(old)}
+        of_words = [row_of.get(word, -1) for word in new]
+        any_known = not old or not new or max(of_words) >= 0
+        require(any_known, f"no word of {self.new} is in {self.old}")
+        end, lost = self.before + len(old), of_words.count(-1)
+        rows = np.array([*range(self.before), *of_words, *range(end, end + self.oov)], np.int64)
+        detail = f"{self.old} → {self.new}, {len(new) - lost} of {len(new)} words known"
+        at = (*(slice(None),) * axis, rows >= 0)
+        taken = rows[rows >= 0]
+        part = once(lambda value: value.take(taken, axis), array, axes=[axis])
+        if not lost:
+            return part, detail
+        shape, fill = with_size(array.shape, axis, len(rows)), self.missing
+        if fill == "mean":
+            _require_real("missing", array)
+            first = with_size((0,) * array.ndim, axis, self.before)
+            words = array[box(first, with_size(array.shape, axis, len(old)))]
+            mean = functools.partial(np.mean, axis=axis, dtype=np.float64, keepdims=True)
+            middle = once(lambda value: mean(value).astype(array.dtype), words, axes=[axis])
+            made = into.filled(middle, shape, at, part)
+        else:
+            made = _filled(into, 0.0 if fill == "zeros" else fill, shape, at, part)
+        return made, f"{detail}, {fill} for {lost}"
+
+    def _check_size(self, axis: int, side: str, size: int, file: str, words: int) -> None:
+        others = self.before + self.oov
+        beside_words = f" and {others} other row{'s' * (others != 1)}" if others else ""
+        require(
+            size == words + others,
+            f"{file} has {words} words{beside_words}, but axis {axis} of {side} has size {size}",
+            "set `before` and `oov` to the numbers of rows that belong to no word",
+        )
 
 
 class Split(Adaptation):
@@ -471,26 +447,17 @@ class Split(Adaptation):
 
     goes_with: ClassVar = (
         GoesWith("model", "checkpoint", unpaired),
-        GoesWith(
-            "sizes",
-            "model",
-            lambda sizes, model: sizes is not None and len(sizes) != len(model),
-            "`sizes` must have one size for each name in `model`",
-        ),
+        GoesWith("sizes", "model", _differ, "`sizes` must have one size for each name in `model`"),
     )
 
-    def plan_part(self, kind: ValueSpec, part: int, sizes: Sequence[int]) -> Done:
-        """As :meth:`plan`, for one of the parts, whose sizes along the axis are known."""
-        axis = axis_of(self.axis, kind.shape)
-        parts, whole = " + ".join(map(str, sizes)), kind.shape[axis]
-        wrong = f"sizes {parts} do not add up to {whole}, the size of axis {axis}"
-        require(sum(sizes) == whole, wrong, SIZES_HINT)
-        start = tuple(sum(sizes[:part]) if i == axis else 0 for i in range(len(kind.shape)))
-        shape = with_size(kind.shape, axis, sizes[part])
-        options = {"start": start, "size": shape}
-        return Done(ValueSpec(shape, kind.dtype), options, show_box(kind.shape, start, shape))
-
-    apply = staticmethod(Slice.apply)
+    def part(self, number: int, shape: Shape, sizes: Sequence[int]) -> Slice:
+        """The slice that is one of the parts, whose sizes along the axis are known."""
+        axis = axis_of(self.axis, shape)
+        parts = " + ".join(map(str, sizes))
+        wrong = f"sizes {parts} do not add up to {shape[axis]}, the size of axis {axis}"
+        require(sum(sizes) == shape[axis], wrong, SIZES_HINT)
+        start = with_size((0,) * len(shape), axis, sum(sizes[:number]))
+        return Slice.model_construct(start=start, size=with_size(shape, axis, sizes[number]))
 
 
 class Concat(Adaptation):
@@ -506,26 +473,19 @@ class Concat(Adaptation):
 
     goes_with: ClassVar = (GoesWith("model", "checkpoint", unpaired),)
 
-    def plan(self, kinds: Sequence[ValueSpec], live: ValueSpec, known: PlanContext) -> Done:
-        first = kinds[0]
+    def make(self, into: Destination, *arrays: np.ndarray) -> Made:
+        first = arrays[0]
         axis = axis_of(self.axis, first.shape)
-        for kind in kinds:
-            same = len(kind.shape) == len(first.shape)
-            both = f"{show_shape(first.shape)} and {show_shape(kind.shape)}"
+        for other in arrays:
             require(
-                same and with_size(kind.shape, axis, 1) == with_size(first.shape, axis, 1),
-                f"cannot concatenate {both} along axis {axis}",
+                other.ndim == first.ndim
+                and with_size(other.shape, axis, 1) == with_size(first.shape, axis, 1),
+                f"cannot concatenate {show_shape(first.shape)} and {show_shape(other.shape)} "
+                f"along axis {axis}",
             )
-            both = f"{first.dtype} and {kind.dtype}"
-            require(kind.dtype == first.dtype, f"cannot concatenate {both}", CAST_HINT)
-        shape = with_size(first.shape, axis, sum(kind.shape[axis] for kind in kinds))
-        return Done(ValueSpec(shape, first.dtype), {"axis": axis}, f"axis {axis}")
-
-    @staticmethod
-    def apply(values: Sequence[Any], operation: Operation) -> Any:
-        import numpy as np
-
-        return np.concatenate(values, axis=operation.options["axis"])
+            both = f"{dtype_name(first.dtype)} and {dtype_name(other.dtype)}"
+            require(other.dtype == first.dtype, f"cannot concatenate {both}", _CAST_HINT)
+        return _concatenated(axis, *arrays), f"axis {axis}"
 
 
 class Function(Adaptation):
@@ -541,15 +501,78 @@ class Function(Adaptation):
 
     goes_with: ClassVar = (GoesWith("model", "checkpoint", unpaired),)
 
-    def plan(self, kinds: Sequence[ValueSpec], live: ValueSpec, known: PlanContext) -> Done:
+    def make(self, into: Destination, *arrays: np.ndarray) -> Made:
         require(
-            self.name in known.functions,
+            self.name in into.known.functions,
             f"no function is registered as {self.name!r}",
             "import the module that registers it with tfckpt.register_adaptation; registered: "
-            f"{', '.join(sorted(known.functions)) or 'none'}",
+            f"{', '.join(sorted(into.known.functions)) or 'none'}",
         )
-        return Done(live, {"name": self.name}, self.name)
+        return into.called(self.name, *arrays), self.name
 
-    @staticmethod
-    def apply(values: Sequence[Any], operation: Operation) -> Any:
-        return operation.called(values)
+
+def _concatenated(axis: int, *arrays: np.ndarray) -> np.ndarray:
+    return once(lambda *parts: np.concatenate(parts, axis), *arrays, axes=[axis])
+
+
+def _require_real(key: str, array: np.ndarray) -> None:
+    dtype = dtype_name(array.dtype)
+    wrong = f"{key}: mean needs floating-point numbers, not {dtype}"
+    require(is_real(dtype), wrong, _CAST_HINT)
+
+
+def _filled(
+    into: Destination, fill: float | str, shape: Shape, at: Any, part: np.ndarray
+) -> np.ndarray:
+    dtype = dtype_name(part.dtype)
+    if not isinstance(fill, str):
+        require(holds(dtype, fill), f"{dtype} cannot hold {fill:g}")
+    elif fill == "initialize":
+        require(
+            (shape, dtype) == (into.shape, into.dtype),
+            f"initialize takes the model's value, {into.dtype} {show_shape(into.shape)}, but "
+            f"{dtype} {show_shape(shape)} is needed",
+            _CAST_HINT if shape == into.shape else "",
+        )
+    else:
+        hint = question(near_words(fill, _INITIALIZERS)) or "initialize takes the model's value"
+        require(fill in into.known.initializers, f"Keras has no initializer {fill!r}", hint)
+        require(is_real(dtype), f"an initializer makes floating-point numbers, not {dtype}")
+    return into.filled(fill, shape, at, part)
+
+
+def _check_how(value: Any) -> Any:
+    if isinstance(value, Adaptation):
+        return value
+    if not isinstance(value, dict):
+        raise fault(f"expected a mapping, found {show_value(value)}")
+    how = value.get("how")
+    if "how" not in value:
+        raise fault("the key `how` is missing", hint=did_you_mean("", _HOWS))
+    if how not in _HOWS:
+        hint = did_you_mean(how, _HOWS) if isinstance(how, str) else ""
+        raise fault(
+            f"`how` must be a kind of adaptation, found {show_value(how)}", hint=hint, at="how"
+        )
+    return value
+
+
+def _tag(value: Any) -> str:
+    return TAG + str(value["how"] if isinstance(value, dict) else value.how)
+
+
+_Rule = (
+    Annotated[Cast, Tag("\0cast")]
+    | Annotated[Transpose, Tag("\0transpose")]
+    | Annotated[Reshape, Tag("\0reshape")]
+    | Annotated[Slice, Tag("\0slice")]
+    | Annotated[Pad, Tag("\0pad")]
+    | Annotated[Resize, Tag("\0resize")]
+    | Annotated[Vocabulary, Tag("\0vocabulary")]
+    | Annotated[Tile, Tag("\0tile")]
+    | Annotated[Split, Tag("\0split")]
+    | Annotated[Concat, Tag("\0concat")]
+    | Annotated[Function, Tag("\0function")]
+)
+Adapt = Annotated[_Rule, Discriminator(_tag), BeforeValidator(_check_how)]
+_HOWS = [get_args(each)[1].tag.removeprefix(TAG) for each in get_args(_Rule)]

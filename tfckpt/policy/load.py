@@ -87,11 +87,6 @@ def load_policy(
     return policy
 
 
-def keys_of_config(source: _Source) -> dict[str, Any]:
-    """The keys of a valid config as they are written, before ``${VAR}`` is filled in."""
-    return _read(source)[0].data
-
-
 def _read(source: object, file: str = _MAPPING) -> tuple[Document, str]:
     if isinstance(source, Mapping):
         return Document(_plain(source, 0, file), {(): (0, 0)}, {}), file

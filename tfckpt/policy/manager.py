@@ -168,18 +168,6 @@ class Export(Model):
 
     weights_h5: Literal["best", "latest"] | None = None
     """Let Keras write best.weights.h5 or latest.weights.h5, of the best or the latest save."""
-    ema: Literal["prefer", "only", "ignore"] = "ignore"
-    """Write moving averages of weights: where there is one (prefer), always (only), or never."""
-
-    goes_with: ClassVar = (
-        GoesWith(
-            "ema",
-            "weights_h5",
-            lambda ema, weights: ema != "ignore" and not weights,
-            "`ema` needs `weights_h5`: it says which values that file gets",
-            "add `weights_h5: best` or `weights_h5: latest`, or remove `ema`",
-        ),
-    )
 
 
 def _directory(value: str) -> str:

@@ -7,6 +7,7 @@ what was expected. A misspelled key gets a suggestion from its own mapping.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_origin
@@ -14,12 +15,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_origin
 from pydantic import BaseModel, Tag
 from pydantic.json_schema import SkipJsonSchema
 
-from tfckpt.core.similar import did_you_mean, near_words
+from tfckpt.core.similar import LIKE, did_you_mean, near_words
 from tfckpt.errors import Problem
 from tfckpt.policy import words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from pydantic import ValidationError
     from pydantic.fields import FieldInfo
@@ -36,6 +37,7 @@ TAG = "\0"
 
 _PLAIN = re.compile("(?!(null|true|false|yes|no|on|off)$)[a-z][a-z_]*")  # text without quotes
 _NOTHING = re.compile(r"(?!)")
+_SHORT = 4
 _SHOWN = 80  # characters of a value
 _EXPECTED = {
     "int_type": "a whole number",
@@ -136,13 +138,28 @@ def problems_of(error: ValidationError, model: type[BaseModel]) -> Iterator[Conf
             yield ConfigFault(path, value, problem)
 
 
-def meanings(word: str, value: Any, root: type[BaseModel]) -> list[SectionKeys]:
+def meanings(
+    word: str, value: Any, root: type[BaseModel], own: Collection[str], likeness: float = LIKE
+) -> tuple[str, list[SectionKeys]]:
     """What a word means that is no key where it stands: as a word of others, or as a key elsewhere.
 
+    Returns:
+        The word that it is, or may be a misspelling of, "" for none; and its meanings, none for one
+        of the ``own`` words, which may stand there.
+
     >>> from tfckpt.policy import Config
-    >>> meanings("max_to_keep", 3, Config)
-    [SectionKeys(section='manager', keys={'max_to_keep': 3})]
+    >>> meanings("max_to_kep", 3, Config, ["save"])
+    ('max_to_keep', [SectionKeys(section='manager', keys={'max_to_keep': 3})])
     """
+    if found := _meanings(word, value, root):
+        return word, found
+    elsewhere = {name for model in _sections(root) for name in keys_of(model)} | words.OF_OTHERS
+    long = {name for name in elsewhere if len(name) > _SHORT}  # `model` is none of `mode`
+    near = next(iter(near_words(word, {*own, *long}, 1, likeness)), "")
+    return near, _meanings(near, value, root) if near not in own else []
+
+
+def _meanings(word: str, value: Any, root: type[BaseModel]) -> list[SectionKeys]:
     if of_others := words.meaning(word, value):
         return [of_others]
     found = (_section(model) for model in _sections(root) if word in keys_of(model))
@@ -153,13 +170,11 @@ def _instead(key: str, value: Any, above: type[BaseModel], root: type[BaseModel]
     """What to write in place of an unknown key of the mapping ``above``."""
     if key in words.SAYS:
         return words.SAYS[key]
-    own, asked = keys_of(above), ""
-    if not (found := meanings(key, value, root)):
-        elsewhere = (name for model in _sections(root) for name in keys_of(model))
-        near = near_words(key, {*own, *elsewhere, *words.OF_OTHERS})
-        if not near or near[0] in own:
-            return did_you_mean(key, own)
-        found, asked = meanings(near[0], value, root), f"did you mean `{near[0]}`? "
+    own = keys_of(above)
+    near, found = meanings(key, value, root, own)
+    if not found:
+        return did_you_mean(key, own)
+    asked = f"did you mean `{near}`? " if near != key else ""
     written = [_written(each, above) for each in found if each.keys]
     return asked + (f"write {' or '.join(written)}" if written else words.DEFAULT)
 
@@ -235,17 +250,19 @@ def _flow(value: Any, plain: re.Pattern[str] = _NOTHING) -> str:
     return json.dumps(value, default=repr)
 
 
-def keys_of(model: type[BaseModel]) -> list[str]:
+@functools.cache
+def keys_of(model: type[BaseModel]) -> tuple[str, ...]:
     """The keys that a file may set in a model."""
     skip: Any = SkipJsonSchema
     fields = model.model_fields.items()
-    return [_key(n, f) for n, f in fields if not any(isinstance(m, skip) for m in f.metadata)]
+    return tuple(_key(n, f) for n, f in fields if not any(isinstance(m, skip) for m in f.metadata))
 
 
 def _key(name: str, field: FieldInfo) -> str:
     return field.validation_alias if isinstance(field.validation_alias, str) else name
 
 
+@functools.cache
 def _sections(root: type[BaseModel]) -> list[Any]:
     """The models of all sections of a config."""
     found = {root: None}

@@ -26,7 +26,7 @@ from pydantic import (
 from pydantic.json_schema import SkipJsonSchema  # noqa: TC002 - pydantic reads it
 from pydantic_core import PydanticCustomError
 
-from tfckpt.policy.adapt_fill import Adapt  # noqa: TC001 - pydantic reads it
+from tfckpt.policy.adapt import Adapt  # noqa: TC001 - pydantic reads it
 from tfckpt.policy.fields import (
     Count,
     GoesWith,
@@ -34,7 +34,6 @@ from tfckpt.policy.fields import (
     Model,
     Names,
     Once,
-    PathText,
     Selectors,
     SelectorText,
     fault,
@@ -151,6 +150,16 @@ Match = Annotated[
 ]
 
 
+def _preferred(value: Any) -> Any:
+    if value in ("prefer", None):
+        return value
+    raise fault(
+        "`ema` is `prefer`, or left out",
+        hint="averages alone: `exclude_checkpoint: ['model/**']` with "
+        "`rename: [{checkpoint: 'optimizer/moving_average/**', model: 'model/**'}]`",
+    )
+
+
 def _preset(data: Mapping[str, Any]) -> tuple[Action, Action]:
     assertion, partial = data.get("assert_"), data.get("expect_partial")
     missing, unexpected = _PRESETS[assertion]
@@ -214,16 +223,14 @@ class Policy(Model):
     """Allow a restore that restores no value at all."""
     match: Match = ("name", "structure")
     """What must agree for automatically named layers: their names, their order, or both."""
-    ema: Literal["prefer", "only", "ignore"] = "ignore"
-    """Load moving averages of weights: where there is one (prefer), always (only), or never."""
+    ema: Annotated[Literal["prefer"] | None, BeforeValidator(_preferred)] = None
+    """prefer: a weight gets its moving average, where the checkpoint has one."""
     verify: Literal["none", "checksums", "values"] = "checksums"
     """Assign values as read, or once checksums hold, or also compare the variables afterwards."""
     build: dict[str, Inputs] | None = None
     """Input shapes and dtypes of Keras models or layers that are not built yet, by keyword."""
     training_state: Annotated[tuple[TrainingState, ...], Once, Listed] = get_args(TrainingState)
     """Training state to restore; outside the manager's directory, only if written here."""
-    lock: PathText | None = None
-    """Lock file from `tfckpt plan --lock`; refuse a restore whose plan differs from it."""
 
     goes_with: ClassVar = (
         GoesWith(
@@ -255,11 +262,10 @@ class Policy(Model):
     def digest(self) -> str:
         """SHA-256 of the keys that differ from their defaults and that decide what is restored.
 
-        >>> Policy(name="a", match="name").digest == Policy(match=["name"], lock="a.json").digest
+        >>> Policy(name="a", match="name").digest == Policy(match=["name"]).digest
         True
         """
-        others = {"name", "lock"}
-        keys = self.model_dump(mode="json", by_alias=True, exclude=others, exclude_defaults=True)
+        keys = self.model_dump(mode="json", by_alias=True, exclude={"name"}, exclude_defaults=True)
         return hashlib.sha256(json.dumps(keys, sort_keys=True).encode()).hexdigest()
 
     def where(self, field: str, index: int = 0) -> tuple[int, int]:

@@ -28,7 +28,6 @@ _KEYS: Final[dict[str, dict[str, dict[str, Any]]]] = {
     },
     "manager": {
         "backup_dir": {"directory": "runs/first"},
-        "best": {"keep": _BEST},
         "checkpoint_interval": {"save": {"every_steps": 100}},
         "delete_checkpoint": {"max_to_keep": 3},
         "experimental_enable_async_checkpoint": {"enable_async": True},
@@ -46,8 +45,7 @@ _KEYS: Final[dict[str, dict[str, dict[str, Any]]]] = {
     },
     "restore": {"init_fn": {"if_none": "initialize"}},
 }
-# Those that another word may be a misspelling of; `model` is none of `mode`.
-OF_OTHERS: Final = frozenset(each for words in _KEYS.values() for each in words if len(each) > 4)
+OF_OTHERS: Final = frozenset(word for words in _KEYS.values() for word in words)
 # The keys where the value of the word is False; of all others nothing needs to be written then.
 _BY_FALSE: Final[dict[str, dict[str, Any]]] = {
     "assert_consumed": {"assert": "none"},
@@ -60,10 +58,14 @@ _BY_FALSE: Final[dict[str, dict[str, Any]]] = {
 SAYS: Final = {
     "average": "average the checkpoints in ten lines of Python, docs/transform.md, and restore "
     "what they write",
+    "ema": "a policy with `ema: prefer` restores averages; Keras's `save_weights` then writes them",
+    "lock": "`tfckpt plan CONFIG --model MODULE:CALLABLE --expect FILE` compares a plan with what "
+    "`tfckpt plan --json` printed",
     "max_memory": "a restore holds the new values once; `verify: none` holds a few at a time",
     "on_exception": "SIGINT in `on_signal` saves on Ctrl-C; after an exception, a restart goes on "
     "from the last save",
     "save_weights_only": "leave it out: a restart also needs the optimizer",
+    "version": "this is a config; a policy has the keys that stand below its name in `policies`",
 }
 
 # Arguments of ModelCheckpoint and BackupAndRestore, and what `tfckpt.callbacks.resume` has instead.

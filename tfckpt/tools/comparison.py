@@ -305,14 +305,14 @@ def _with_live(
     *,
     values: bool,
 ) -> tuple[_Side, _Side]:
-    from tfckpt.live.arguments import checked
+    from tfckpt.live.arguments import OBJECTS, check_arguments
     from tfckpt.live.building import build_optimizers
     from tfckpt.live.inventory import collect
     from tfckpt.live.variables import raw
 
     many = isinstance(live_objects, Mapping)
     objects = dict(live_objects) if many else {"model": live_objects}
-    checked(objects)
+    check_arguments(None, objects, OBJECTS)
     live = collect(objects)
     stored = _stored(path, stack, progress, live.roots, live.weak_bases)
     entries = stored.inventory.entries

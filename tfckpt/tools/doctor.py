@@ -22,7 +22,7 @@ from tfckpt.tools.listing import list_checkpoints
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tfckpt.tools.listing import ListedCheckpoint
+    from tfckpt.stored.commits.discovery import CheckpointInfo
 
 _MOUNTS = "/proc/self/mounts"
 _BUILDS = {"tensorflow": ("tensorflow-cpu", "tensorflow-intel", "tf-nightly"), "tf_keras": ()}
@@ -94,7 +94,7 @@ def _directory(directory: str | os.PathLike[str]) -> Iterator[tuple[str, str]]:
     free = files.free(path)
     yield "free space", "unknown" if free is None else size(free)
     try:
-        found: Sequence[ListedCheckpoint] = list_checkpoints(path)
+        found: Sequence[CheckpointInfo] = list_checkpoints(path)
     except CheckpointNotFoundError:
         found = ()
     except TfckptError as error:
@@ -115,7 +115,7 @@ def _file_system(path: str) -> str:
     return kind
 
 
-def _checkpoints(found: Sequence[ListedCheckpoint]) -> Iterator[tuple[str, str]]:
+def _checkpoints(found: Sequence[CheckpointInfo]) -> Iterator[tuple[str, str]]:
     states = collections.Counter(one.state for one in found)
     counted = ", ".join(f"{count} {state}" for state, count in states.most_common())
     total = size(sum(one.nbytes for one in found))

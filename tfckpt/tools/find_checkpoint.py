@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from tfckpt.core.inventory import Root
-    from tfckpt.stored.commits.discovery import Candidate
+    from tfckpt.stored.commits.discovery import CheckpointInfo
     from tfckpt.stored.formats.checkpoint import StoredCheckpoint
 
 
@@ -27,7 +27,7 @@ class FoundCheckpoint(NamedTuple):
     """An open checkpoint; for a directory also all its checkpoints, and why some were rejected."""
 
     checkpoint: StoredCheckpoint
-    candidates: list[Candidate]
+    candidates: list[CheckpointInfo]
     rejected: dict[str, str]
 
 
@@ -59,7 +59,7 @@ def find(
     raise DamagedCheckpointError(f"{count}\n  {reasons}", path=path)
 
 
-def checkpoints_in(path: str) -> list[Candidate]:
+def checkpoints_in(path: str) -> list[CheckpointInfo]:
     """The numbered checkpoints of a directory, newest first; empty for the path of a checkpoint."""
     if is_checkpoint(path):
         return []

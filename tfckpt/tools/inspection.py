@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfckpt.core.inventory import Entry, Inventory
-    from tfckpt.stored.commits.discovery import Candidate
+    from tfckpt.stored.commits.discovery import CheckpointInfo
     from tfckpt.stored.commits.record_file import CommitRecord
     from tfckpt.stored.formats.checkpoint import StoredCheckpoint
     from tfckpt.tools.find_checkpoint import FoundCheckpoint
@@ -45,7 +45,7 @@ class Inspection:
     inventory: Inventory = dataclasses.field(repr=False)
     record: CommitRecord | None = dataclasses.field(default=None, repr=False)
     missing_files: tuple[str, ...] = ()
-    candidates: tuple[Candidate, ...] = dataclasses.field(default=(), repr=False)
+    candidates: tuple[CheckpointInfo, ...] = dataclasses.field(default=(), repr=False)
     rejected: Mapping[str, str] = dataclasses.field(default_factory=dict)
     statistics: Mapping[str, Statistics | CheckpointError | None] | None = dataclasses.field(
         default=None, repr=False
@@ -79,7 +79,7 @@ class Inspection:
             "candidates": [
                 {
                     "prefix": candidate.prefix,
-                    "kind": candidate.kind.value,
+                    "kind": candidate.state,
                     "rejected": self.rejected.get(candidate.prefix),
                 }
                 for candidate in self.candidates

@@ -15,30 +15,30 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tfckpt.core.distance import Distance
+    from tfckpt.stored.commits.discovery import CheckpointInfo
     from tfckpt.tools.comparison import ComparedCheckpoints, Difference
     from tfckpt.tools.inspection import Inspection
-    from tfckpt.tools.listing import ListedCheckpoint
     from tfckpt.tools.statistics import Statistics
 
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
-def listing_text(found: Sequence[ListedCheckpoint]) -> str:
+def listing_text(found: Sequence[CheckpointInfo]) -> str:
     """The checkpoints of a directory, and what retention rules decide about them."""
-    metrics = list(dict.fromkeys(name for one in found if one.head for name in one.head.metrics))
+    metrics = list(dict.fromkeys(name for one in found for name in one.metrics))
     title, lines = listing_rows(found, metrics)
     return "\n".join(shortened(title, lines, 1, 3, *range(5, 5 + len(metrics))))
 
 
 def listing_rows(
-    found: Sequence[ListedCheckpoint], metrics: Sequence[str], now: float | None = None
+    found: Sequence[CheckpointInfo], metrics: Sequence[str], now: float | None = None
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """The title and a row for each; with ``now``, its age in place of the time of the save."""
     when = "saved (UTC)" if now is None else "age"
     rows = [
         (
             os.path.split(one.prefix)[1],
-            "" if one.head is None or one.head.step is None else f"{one.head.step:,}",
+            "" if one.record.step is None else f"{one.record.step:,}",
             _saved(one.time) if now is None else age(now - one.time),
             size(one.nbytes),
             one.state,
@@ -50,9 +50,8 @@ def listing_rows(
     return ("checkpoint", "step", when, "size", "state", *metrics, "notes"), rows
 
 
-def metric(one: ListedCheckpoint, name: str) -> str:
-    number = one.head.metrics.get(name) if one.head is not None else None
-    return "" if number is None else f"{number:g}"
+def metric(one: CheckpointInfo, name: str) -> str:
+    return f"{one.metrics[name]:g}" if name in one.metrics else ""
 
 
 def _saved(seconds: float) -> str:
@@ -71,7 +70,7 @@ def age(seconds: float) -> str:
     return f"{max(int(seconds), 0)} s"
 
 
-def _notes(one: ListedCheckpoint, shown: Sequence[str]) -> Iterator[str]:
+def _notes(one: CheckpointInfo, shown: Sequence[str]) -> Iterator[str]:
     """What there is to say, and the metrics that have no column."""
     if one.problem:
         yield one_line(one.problem.replace(f"{os.path.split(one.prefix)[0]}/", ""))
@@ -83,10 +82,9 @@ def _notes(one: ListedCheckpoint, shown: Sequence[str]) -> Iterator[str]:
         yield "no rule keeps it: would be deleted"
     else:
         yield from one.kept or ()
-    if one.head is not None:
-        yield from (f"{name} {metric(one, name)}" for name in one.head.metrics if name not in shown)
-        if one.head.finite is False:
-            yield "has NaN or infinite values"
+    yield from (f"{name} {metric(one, name)}" for name in one.metrics if name not in shown)
+    if one.record.finite is False:
+        yield "has NaN or infinite values"
 
 
 def inspection_text(found: Inspection) -> str:

@@ -23,10 +23,10 @@ from tfckpt.errors import (
 from tfckpt.stored.bundles import keys
 from tfckpt.stored.bundles.bundle import Bundle, index_path
 from tfckpt.stored.commits import record_file
-from tfckpt.stored.commits.discovery import CheckpointKind, candidates
+from tfckpt.stored.commits.discovery import COMMITTED, DAMAGED, FOREIGN, TORN, candidates
 from tfckpt.stored.formats.open import open_checkpoint
 from tfckpt.stored.io.files import LOCAL, Files, files_of, join
-from tfckpt.stored.io.state_file import STATE_FILE, read_state, render, write_state
+from tfckpt.stored.io.state_file import STATE_FILE, read_state, write_state
 from tfckpt.tools.find_checkpoint import checkpoints_in, is_checkpoint, path_of
 from tfckpt.tools.inspection import silent
 
@@ -36,9 +36,8 @@ if TYPE_CHECKING:
     from tfckpt.manager.retention import Decision
     from tfckpt.policy import Keep
     from tfckpt.stored.bundles.values import StoredValues
-    from tfckpt.stored.commits.discovery import Candidate
+    from tfckpt.stored.commits.discovery import CheckpointInfo
     from tfckpt.tools.inspection import Progress
-    from tfckpt.tools.listing import ListedCheckpoint, Undamaged
 
 BATCH = 64 << 20  # bytes between two progress reports
 
@@ -266,31 +265,33 @@ def _verdicts(path: str, progress: Progress) -> Iterator[Verdict]:
             yield verdict
 
 
-def _missing_index(candidate: Candidate) -> Verdict | None:
+def _missing_index(candidate: CheckpointInfo) -> Verdict | None:
     """The verdict on a checkpoint that has no index, which needs no reading."""
-    if candidate.kind not in (CheckpointKind.TORN, CheckpointKind.DAMAGED):
+    if candidate.state not in {TORN, DAMAGED}:
         return None
     message = "the index is missing: it was deleted, not copied, or never written"
     fault = Fault(f"{candidate.prefix}.index", "", message)
     return Verdict(candidate.prefix, "", 0, 0, (fault,))
 
 
-def decided(
-    path: str, name: str, rules: Sequence[Keep]
-) -> tuple[list[ListedCheckpoint], Undamaged, Decision]:
+def decided(path: str, name: str, rules: Sequence[Keep]) -> tuple[list[CheckpointInfo], Decision]:
     """What is in a directory, and what rules decide; if they delete any, the newest was read."""
-    from tfckpt.tools.listing import listing, undamaged_of
+    from tfckpt.manager.retention import decide_by_run, undamaged
+    from tfckpt.tools.listing import listing, of_one_name
 
     files = files_of(path)
     found = listing(path, files)
     while True:
-        undamaged = undamaged_of(path, found, name)
-        decision, newest = undamaged.decide(rules), undamaged.saved[-1].prefix
-        if not decision.delete or not (faults := verify_one(newest, files).faults):
-            return found, undamaged, decision
+        _, rows = of_one_name(path, found, name)
+        decision = decide_by_run(rows, rules)
+        if not decision.delete:
+            return found, decision
+        newest = undamaged(rows)[-1].prefix
+        if not (faults := verify_one(newest, files).faults):
+            return found, decision
         problem = f"{faults[0].file}: {faults[0].message}"
         found = [
-            dataclasses.replace(one, state=CheckpointKind.DAMAGED.value, problem=problem)
+            dataclasses.replace(one, state=DAMAGED, problem=problem)
             if one.prefix == newest
             else one
             for one in found
@@ -332,22 +333,20 @@ def _leave_out(parent: str, name: str, files: Files) -> None:
         newest = left[-1][0] if left else _newest_beside(parent, name, files)
     elif len(left) == len(state.all_model_checkpoint_paths):
         return
-    if not newest:
-        files.remove(path)
-        files.fsync_dir(parent)
-        return
     paths = [named for named, _ in left] or [newest]
     stamps = [time for _, time in left if time is not None]
-    write_state(path, render(newest, paths, stamps, state.last_preserved_timestamp), files)
+    if newest:
+        last_preserved = state.last_preserved_timestamp
+        write_state(parent, files, paths, stamps, last_preserved, newest=newest)
+    else:
+        files.remove(path)
+    files.fsync_dir(parent)
 
 
 def _newest_beside(parent: str, name: str, files: Files) -> str:
     """The newest other checkpoint that has an index and the same name but for the number."""
     base = name.rpartition("-")[0]
     for one in candidates(parent, base, files):
-        if one.kind in _WITH_INDEX and os.path.split(one.prefix)[1] != name:
+        if one.state in {COMMITTED, FOREIGN} and os.path.split(one.prefix)[1] != name:
             return os.path.split(one.prefix)[1]
     return ""
-
-
-_WITH_INDEX = (CheckpointKind.COMMITTED, CheckpointKind.FOREIGN)

@@ -22,15 +22,15 @@ from tfckpt.core.inventory import Role
 from tfckpt.errors import TfckptError
 from tfckpt.live.flavors import flavor_of
 from tfckpt.live.private.tensorflow import naming_what_is_gone
+from tfckpt.live.restore import TRAINING
 from tfckpt.planning import Plan, RestoreReport, Status
 from tfckpt.policy.config import restores_its_own
 from tfckpt.stored.io.files import lies_in
-from tfckpt.training.best import check_swaps, load_best
+from tfckpt.training.best import load_best
 from tfckpt.training.fit import Fit, list_of
-from tfckpt.training.fit_checks import check_fit, check_trained
+from tfckpt.training.fit_checks import check_fit, check_trained, set_seed_of
 from tfckpt.training.fits import earlier, is_over, of_another_model, remember
 from tfckpt.training.moment import scalars
-from tfckpt.training.resumption import KEYWORD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tfckpt.planning import Step
     from tfckpt.policy import Config
     from tfckpt.training.fits import Fits
-    from tfckpt.training.resumption import Restoration, Resumption
+    from tfckpt.training.resumption import Resumption
     from tfckpt.training.saves import Saves
 
 
@@ -55,9 +55,9 @@ class Resumable(Protocol):
     training: Callable[[], tuple[dict[str, Any], Any]]
     saves: Saves
 
-    def find(self, fit: int | None = None) -> Restoration: ...
+    def find(self, fit: int | None = None) -> tuple[RestoreReport, Resumption | None]: ...
 
-    def restored(self, found: Restoration) -> None: ...
+    def restored(self, report: RestoreReport, resumption: Resumption | None) -> None: ...
 
     def follow(self, other: Any) -> None: ...
 
@@ -74,7 +74,7 @@ _INTERRUPTED = (
 )
 _AGAIN = (
     "the last `fit` of this model was interrupted: this one resumes from the last save; that is "
-    "exact if the dataset is created again, after keras.utils.set_random_seed if it is random"
+    "exact if the dataset is created again, after {} if it is random"
 )
 _ONCE_MORE = (
     "another `fit` of this model: trains all its epochs, from the weights that the model has, as "
@@ -128,8 +128,6 @@ def callback_for(  # noqa: C901 (a class of short methods)
         def on_train_begin(self, logs: Any = None) -> None:
             check_trained(self.model, objects)
             _check_alone(self)
-            if run.config.manager is not None:
-                check_swaps(run.config.manager.export.ema, list_of(self).callbacks)
             where = _directory(run)
             if text := _follows(run, self.model, where, start_over=start_over) or _beforehand(run):
                 warn(text)
@@ -170,22 +168,21 @@ def callback_for(  # noqa: C901 (a class of short methods)
                 return run.resumption
             if run.config.restore is None:
                 return None
-            found, where = run.find(fit), _directory(run)
-            path = found.report.path
-            if path and lies_in(path, where) and of_another_model(self.model, where):
+            (report, resumption), where = run.find(fit), _directory(run)
+            if report.path and lies_in(report.path, where) and of_another_model(self.model, where):
                 warn(_OF_ANOTHER_MODEL.format(where))
-            if found.prepared is not None or found.resumption is None:
-                run.restored(found)
-            return found.resumption
+            if resumption is None or not resumption.waits(fit):
+                run.restored(report, resumption)
+            return resumption
 
-        def _on_resumed(self, restored: Restoration | None) -> None:
+        def _on_resumed(self, report: RestoreReport | None, resumed: Resumption | None) -> None:
             if not self._known:  # another `fit` of the same run continues from its current values
-                if restored is not None:
-                    run.restored(restored)
+                if report is not None:
+                    run.restored(report, resumed)
                 say(_summary(run.report))
                 if run.report is not None and (text := run.report.warnings):
                     warn(f"{run.report.path}: {text}")
-            elif restored is None and run.fits.begun == 2:  # the first that follows
+            elif report is None and run.fits.begun == 2:  # the first that follows
                 say(_ONCE_MORE)
             line, warnings = run.saves.outlook()
             say(line)
@@ -280,7 +277,7 @@ def _follows(run: Resumable, model: Any, where: str, *, start_over: bool) -> str
     run.fits.again()
     run.report = run.resumption = None
     saved = run.manager is not None and run.manager.latest_checkpoint is not None
-    return _AGAIN if saved else _AGAIN_WITHOUT_A_SAVE
+    return _AGAIN.format(set_seed_of(model)) if saved else _AGAIN_WITHOUT_A_SAVE
 
 
 def _beforehand(run: Resumable) -> str:
@@ -335,7 +332,7 @@ def _summary(report: RestoreReport | None) -> str:
 def _of_fit(step: Step) -> bool:
     """Whether a line of the plan is of the training state, which has a sentence of its own."""
     made_later = step.entry.role is Role.METRIC and step.status is Status.UNEXPECTED
-    return made_later or step.source.partition("/")[0] == KEYWORD
+    return made_later or step.source.partition("/")[0] == TRAINING
 
 
 def _print(line: str) -> None:

@@ -131,7 +131,7 @@ class Data:
             return
         if any(map(self._shared_with, self._fits.unread)):
             yield fit_checks.UNREAD
-        yield from fit_checks.about_data(self.iterator, self._captured)
+        yield from fit_checks.about_data(self.iterator, self._captured, self._model)
         yield from fit_checks.about_calls(self._captured)
 
     def _shared_with(self, unread: tuple[Any, Captured]) -> set[int]:

@@ -35,8 +35,9 @@ from tfckpt.training.resumption import described
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from tfckpt.planning import RestoreReport
     from tfckpt.training.fits import Fits
-    from tfckpt.training.resumption import Restoration, Resumption
+    from tfckpt.training.resumption import Resumption
 
 _NO_METRICS = (
     "not exact: the metrics of this epoch begin again, since its step cannot be traced before it "
@@ -56,7 +57,7 @@ class Fit:
         named: Mapping[str, Sequence[str]],
         *,
         end_of: Callable[[int, str], str | None],
-        on_resumed: Callable[[Restoration | None], None],
+        on_resumed: Callable[[RestoreReport | None, Resumption | None], None],
         on_refused: Callable[[], None],
     ) -> None:
         self._callback, self._model, self._objects = callback, callback.model, objects
@@ -93,7 +94,7 @@ class Fit:
         position = None if resumption is None else resumption.position
         if resumption is None or position is None or position.fit < self._number:
             first = resumption.epoch if resumption is not None and position is None else 0
-            self._go(None)
+            self._go()
             if first >= self._epochs:
                 self._say_once(fit_checks.about_end(first, self._epochs, 0))
         elif position.fit > self._number:  # a later `fit` goes on
@@ -143,7 +144,7 @@ class Fit:
         """Raise what would not go on exactly, before anything is assigned."""
         parts = resumption.parts
         if "seeds" in parts:
-            check_seed(position, global_seed())
+            check_seed(position, global_seed(), fit_checks.set_seed_of(self._model))
         needed = {"iterator"} if position.ended else {"iterator", "batch"}
         other = other_steps(position, self._steps(), self._steps_per_execution, self._model)
         if other and not position.ended and needed <= parts:
@@ -219,9 +220,9 @@ class Fit:
 
     def _restore(self, resumption: Resumption, position: Position) -> Mapping[str, Any]:
         """Assign everything; returns the arrays of the training state."""
-        restored, arrays = resumption.restore()
+        report, arrays = resumption.restore()
         fit.set_steps_counted(self._model, position.counter)
-        self._go(restored)
+        self._go(report, resumption)
         return arrays
 
     def _restore_callbacks(
@@ -237,11 +238,13 @@ class Fit:
         replayed = position.in_iterator and position.data == data.REPLAYED
         resumption.put_generators(but=("python", "numpy") if replayed else ())
 
-    def _go(self, restored: Restoration | None) -> None:
+    def _go(
+        self, report: RestoreReport | None = None, resumption: Resumption | None = None
+    ) -> None:
         """Nothing can be refused any more."""
         self._resumed = True
         self._fits.count()
-        self._on_resumed(restored)
+        self._on_resumed(report, resumption)
 
     # What it goes through
 
@@ -278,7 +281,7 @@ class Fit:
             self._say_once(
                 *self._data.warnings(),
                 *fit_checks.about_objects(self._model, self._objects),
-                *fit_checks.about_step(step),
+                *fit_checks.about_step(step, self._model),
             )
             if self._model.run_eagerly:
                 if not fit.is_keras3(self._model):
@@ -307,7 +310,8 @@ class Fit:
         if self._eager is not None:
             last, self._eager_step = self._eager_step, self._eager.end()
             self._eager = None
-            self._say_once(*fit_checks.about_eager_steps(last, self._eager_step))
+            said = fit_checks.about_eager_steps(last, self._eager_step, self._model)
+            self._say_once(*said)
         if not self._skip:
             self._logs = logs
             self._data.pulled += self.batches_of_last_call

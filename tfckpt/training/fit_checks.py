@@ -41,7 +41,12 @@ UNREAD = (
 )
 
 
-def about_data(iterator: Any, captured: Captured) -> Iterator[str]:
+def set_seed_of(model: Any) -> str:
+    """The function that sets the seeds, of the Keras that a model is of."""
+    return f"{'keras' if fit.is_keras3(model) else 'tf_keras'}.utils.set_random_seed"
+
+
+def about_data(iterator: Any, captured: Captured, model: Any) -> Iterator[str]:
     """Why another process would not get the same batches again."""
     if not tf_data.shows_seeds():
         yield (
@@ -60,13 +65,15 @@ def about_data(iterator: Any, captured: Captured) -> Iterator[str]:
             "exact if the same batches come in the same order"
         )
     elif data.draws(iterator, captured, seeded=seeded):
-        yield (
-            "the dataset is random without a seed: a resumed training completes its epoch exactly, "
-            "but draws other numbers in later epochs; call keras.utils.set_random_seed to make it "
-            "exact"
+        what = (
+            ": a resumed training completes its epoch exactly, but draws other numbers in later "
+            "epochs"
             if kind == data.SAVED
-            else "the dataset is random without a seed and cannot be saved, so a resumed training "
-            "is not exact; call keras.utils.set_random_seed to make it exact"
+            else " and cannot be saved, so a resumed training is not exact"
+        )
+        yield (
+            f"the dataset is random without a seed{what}; call {set_seed_of(model)} to make it "
+            "exact"
         )
 
 
@@ -81,13 +88,14 @@ def about_calls(captured: Captured) -> Iterator[str]:
         )
 
 
-def about_step(function: Any) -> Iterator[str]:
+def about_step(function: Any, model: Any) -> Iterator[str]:
     """TensorFlow's operations that draw in a step that was traced."""
     found: dict[str, str] = {}
     for definition in fit.definitions_of(function):
         for nodes in (definition.node, *(each.node_def for each in definition.library.function)):
             found |= {node.name: node.op for node in nodes if _DRAWS.fullmatch(node.op)}
-    return _about_draws(f"{op} in {n.rpartition('/')[0] or n}" for n, op in sorted(found.items()))
+    drawn = (f"{op} in {n.rpartition('/')[0] or n}" for n, op in sorted(found.items()))
+    return _about_draws(drawn, model)
 
 
 def about_eager_layers(model: Any) -> Iterator[str]:
@@ -95,25 +103,31 @@ def about_eager_layers(model: Any) -> Iterator[str]:
     generators = {
         each.name: getattr(each, "_random_generator", None) for each in with_layers_below(model)
     }
-    return _about_draws(
+    drawn = (
         f"the layer {name!r}"
         for name, one in generators.items()
         if getattr(one, "_seed", None) is not None and getattr(one, "_generator", None) is None
     )
+    return _about_draws(drawn, model)
 
 
-def about_eager_steps(one: set[Any], other: set[Any]) -> Iterator[str]:
+def about_eager_steps(one: set[Any], other: set[Any], model: Any) -> Iterator[str]:
     """Operations of two eager steps that draw by a seed of their own, which does not change."""
     again = sorted({kind for kind, *seeds in one & other if any(seeds) and _DRAWS.fullmatch(kind)})
-    return _about_draws(f"{kind} with a seed" for kind in again)
+    return _about_draws((f"{kind} with a seed" for kind in again), model)
 
 
-def _about_draws(found: Iterable[str]) -> Iterator[str]:
+def _about_draws(found: Iterable[str], model: Any) -> Iterator[str]:
     if shown := listed(list(found), _SHOWN):
+        draw_by = (
+            "keras.random and a SeedGenerator of the layer, or with a tf.random.Generator"
+            if fit.is_keras3(model)
+            else "a tf.random.Generator of the layer; layers of tf_keras do so after "
+            "tf_keras.backend.experimental.enable_tf_random_generator()"
+        )
         yield (
             f"not exact: a training step draws by {shown}, whose state TensorFlow cannot save, as "
-            "all of tf.random but its generators; draw with keras.random and a SeedGenerator of "
-            "the layer, or with a tf.random.Generator"
+            f"all of tf.random but its generators; draw with {draw_by}"
         )
 
 

@@ -145,12 +145,12 @@ def restart_with(*parts: str) -> str:
 _RESTART = f"to restart that epoch, {restart_with('epoch', 'callbacks', 'seeds')}"
 
 
-def check_seed(position: Position, now: int | None) -> None:
-    """Raise if the global seed has changed."""
+def check_seed(position: Position, now: int | None, set_seed: str) -> None:
+    """Raise if the global seed has changed; ``set_seed`` is the function that sets it."""
     then = position.global_seed
     if now == then:
         return
-    call = "set no seed" if then is None else f"call keras.utils.set_random_seed({then})"
+    call = "set no seed" if then is None else f"call {set_seed}({then})"
     raise RestoreError(
         f"the global seed was {then} and is now {now}: the data of later epochs would come in "
         "another order",

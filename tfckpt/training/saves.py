@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from absl import logging
 
 from tfckpt.errors import SaveError, TfckptError
-from tfckpt.live.save import RecordMetadata
 from tfckpt.live.turns import in_turn
 from tfckpt.live.variables import as_int
 from tfckpt.live.workers import in_cluster, workers_among
@@ -22,8 +21,9 @@ from tfckpt.manager import remarks
 from tfckpt.manager.signals import Signals
 from tfckpt.manager.triggers import Triggers
 from tfckpt.policy import Save
-from tfckpt.training.best import check_averages, export_weights
-from tfckpt.training.moment import Moment, optimizers_of, step_of
+from tfckpt.stored.commits.record_file import CommitRecord
+from tfckpt.training.best import export_weights
+from tfckpt.training.moment import Moment, step_of
 from tfckpt.training.resumption import attached
 
 if TYPE_CHECKING:
@@ -63,8 +63,6 @@ class Saves:
         self._in_fit = self._announced = self._stepped = False
         self._restored_into: list[Any] = []
         self._calls, self._check_at = 0, -1
-        if config is not None and optimizers_of(objects):  # a model may be compiled later
-            check_averages(config.export.ema, objects)
         self._first_step: int | None = None
 
     @property
@@ -95,8 +93,6 @@ class Saves:
     def claim(self) -> None:
         """Before ``fit`` begins: raise what would fail at its first save."""
         self._in_fit = True
-        if self._config is not None:
-            check_averages(self._config.export.ema, self._objects)
         if self._manager is not None and self._config and self._config.save.is_due_ever:
             self._counted()
             self._manager.claim()
@@ -294,13 +290,13 @@ class Saves:
             manager.sync()  # else it might be skipped
         training, held = moment.training()
         metrics, metadata = moment.metrics or {}, moment.metadata or {}
-        about = RecordMetadata(
-            step, moment.epoch, metrics, metadata, training=training, probe=moment.probe
+        record = CommitRecord(
+            step=step, epoch=moment.epoch, metrics=metrics, metadata=metadata, training=training
         )
         if not self._export(metrics, wait=wait):
             return None
         with attached(self._checkpoint, held):
-            path = manager.save_as(about)
+            path = manager.save_as(record, probe=moment.probe)
         if path is None:
             return None
         if wait:

@@ -1,4 +1,4 @@
-"""The weights of the best epoch after `fit`, and averages for inference."""
+"""The weights of the best epoch after `fit`, and files of weights for inference."""
 
 from __future__ import annotations
 
@@ -20,18 +20,14 @@ Y = X.sum(1, keepdims=True)
 BY_LOSS = [{"latest": 2}, {"best": 1, "monitor": "loss", "mode": "min"}]
 
 
-def built(keras: Any, *, norm: bool = True, rate: float | None = 0.3, **settings: Any) -> Any:
+def built(keras: Any, *, rate: float | None = 0.3) -> Any:
     """With None as rate it is not compiled."""
     keras.utils.set_random_seed(3)
-    layers = [keras.layers.Dense(8), *[keras.layers.BatchNormalization()] * norm]
+    layers = [keras.layers.Dense(8), keras.layers.BatchNormalization()]
     model = keras.Sequential([keras.Input((4,)), *layers, keras.layers.Dense(1)])
     if rate is not None:
-        model.compile(keras.optimizers.Adam(rate, **settings), "mse", run_eagerly=True)
+        model.compile(keras.optimizers.Adam(rate), "mse", run_eagerly=True)
     return model
-
-
-def arrays(variables: Any) -> list[np.ndarray]:
-    return [np.array(each) for each in variables]
 
 
 @pytest.fixture
@@ -152,83 +148,3 @@ def test_an_export_that_fails_is_said_and_the_checkpoint_saved(tmp_path, caplog)
     assert run_of(built(keras), tmp_path).save(metrics={"loss": 1}) == f"{tmp_path}/ckpt-1"
     (warning,) = [text for text in caplog.messages if "not written" in text]
     assert warning.startswith(f"{tmp_path}/latest.weights.h5 is not written: ")
-
-
-def by_numpy(model: Any, steps: int, momentum: float) -> list[np.ndarray]:
-    """Train, and average the weights after each step as each Keras does it.
-
-    Keras 3 begins with the weights after the first step, tf_keras with those before it.
-    """
-    averages = arrays(model.trainable_variables)
-    first = momentum if "tf_keras" in type(model).__module__ else 0.0
-    for number in range(steps):
-        model.train_on_batch(X, Y)
-        share, weights = momentum if number else first, arrays(model.trainable_variables)
-        both = zip(averages, weights, strict=True)
-        averages = [share * mean + (1 - share) * value for mean, value in both]
-    return averages
-
-
-@pytest.mark.parametrize("ema", ["prefer", "only"])
-def test_the_averages_are_exported_and_the_model_stays(flavour, tmp_path, ema) -> None:
-    norm = ema == "prefer"
-    model = built(flavour, norm=norm, rate=0.1, use_ema=True, ema_momentum=0.75)
-    run = run_of(model, tmp_path, ema=ema)
-    expected = by_numpy(model, 5, 0.75)
-    before = arrays((*model.variables, *model.optimizer.variables))
-    run.save(metrics={"loss": 1.0})
-    np.testing.assert_equal(arrays((*model.variables, *model.optimizer.variables)), before)
-    exported = built(flavour, norm=norm, rate=None)
-    exported.load_weights(tmp_path / "latest.weights.h5")
-    found = arrays(exported.trainable_variables)
-    np.testing.assert_equal(found, arrays(model.optimizer._model_variables_moving_average))
-    for average, by_hand in zip(found, expected, strict=True):
-        np.testing.assert_allclose(average, by_hand, rtol=1e-5)
-    assert not np.array_equal(expected[0], np.array(model.trainable_variables[0]))
-    others = arrays(exported.non_trainable_variables)
-    np.testing.assert_equal(others, arrays(model.non_trainable_variables))
-    restored = built(flavour, norm=norm, rate=None)
-    tfckpt.restore(str(tmp_path / "ckpt-1"), restored, include=["model/**"], ema=ema)
-    np.testing.assert_equal(restored.get_weights(), exported.get_weights())
-
-
-def test_fit_exports_the_averages_of_the_best_epoch(tmp_path) -> None:
-    model = built(keras, use_ema=True, ema_momentum=0.75)
-    run, seen = run_of(model, tmp_path, weights_h5="best", ema="prefer"), []
-
-    def look(epoch: int, logs: Any) -> None:
-        seen.append((logs["loss"], arrays(model.optimizer._model_variables_moving_average)))
-
-    watch = keras.callbacks.LambdaCallback(on_epoch_end=look)
-    model.fit(X, Y, epochs=4, verbose=0, callbacks=[watch, run.callback(verbose=0)])
-    _, best = min(seen, key=lambda one: one[0])
-    exported = built(keras, rate=None)
-    exported.load_weights(tmp_path / "best.weights.h5")
-    np.testing.assert_equal(arrays(exported.trainable_variables), best)
-
-
-@pytest.mark.parametrize("ema", ["prefer", "only"])
-def test_without_averages_the_training_does_not_begin(tmp_path, ema) -> None:
-    message = f"export: ema: {ema}, but no optimizer keeps moving averages of the weights"
-    with pytest.raises(tfckpt.TfckptError, match=message):
-        run_of(built(keras), tmp_path, ema=ema)
-    model = built(keras, rate=None)
-    callback = run_of(model, tmp_path, ema=ema).callback(verbose=0)
-    model.compile("sgd", "mse")
-    before = model.get_weights()
-    with pytest.raises(tfckpt.TfckptError, match=message):
-        model.fit(X, Y, verbose=0, callbacks=[callback])
-    np.testing.assert_equal(model.get_weights(), before)
-
-
-def test_what_averages_cannot_be_exported_of_is_named(tmp_path) -> None:
-    model = built(keras, use_ema=True)
-    run = run_of(model, tmp_path, ema="only")
-    by_numpy(model, 1, 0.9)
-    with pytest.raises(tfckpt.TfckptError, match=r"no moving average: .*/moving_mean"):
-        run.save(metrics={"loss": 1.0})
-    assert run.manager.checkpoints == []
-    swap = keras.callbacks.SwapEMAWeights(swap_on_epoch=True)  # it swaps them itself
-    callback = run_of(model, tmp_path, ema="prefer").callback(verbose=0)
-    with pytest.raises(tfckpt.TfckptError, match="SwapEMAWeights"):
-        model.fit(X, Y, verbose=0, callbacks=[swap, callback])

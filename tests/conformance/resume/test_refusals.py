@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import itertools
+import operator
 import random
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -129,12 +131,41 @@ def test_each_sample_comes_once_in_an_epoch_drawn_without_a_seed(flavour, tmp_pa
     assert train().history["met"] == [float(np.mean(bits))]  # which each sample is in once
 
 
-def test_dropout_whose_state_cannot_be_saved_is_said(tmp_path, capsys) -> None:
-    layers = (tf_keras := importlib.import_module("tf_keras")).layers
-    model = tf_keras.Sequential([tf_keras.Input((4,)), layers.Dropout(0.5), layers.Dense(2)])
-    model.compile("sgd", "mse")
-    fit(model, tfckpt.callbacks.resume(model, tmp_path / "run"), epochs=1)
-    assert "a training step draws by RandomUniform in sequential" in capsys.readouterr().out
+def noisy(flavour: Any) -> Any:
+    class Noise(flavour.layers.Layer):
+        def call(self, x: Any) -> Any:
+            return x + tf.random.uniform(tf.shape(x))
+
+    return Noise()
+
+
+# Flavor, layer, whether a seed is set, in steps of Python; what is said.
+DRAWN = [
+    ("keras", noisy, True, False, "a training step draws by RandomUniform in sequential"),
+    ("tf_keras", noisy, True, False, "a training step draws by RandomUniform in sequential"),
+    ("tf_keras", lambda k: k.layers.Dropout(0.5), True, False, "draws by RandomUniform in"),
+    ("tf_keras", lambda k: k.layers.Dropout(0.5, seed=3), True, True, "draws by the layer"),
+    ("keras", lambda k: k.layers.ReLU(), False, False, "call keras.utils.set_random_seed to"),
+    ("tf_keras", lambda k: k.layers.ReLU(), False, False, "call tf_keras.utils.set_random_seed"),
+]
+
+
+@pytest.mark.parametrize(("name", "layer", "seeded", "eagerly", "said"), DRAWN)
+def test_what_is_said_of_draws_names_what_that_keras_has(
+    tmp_path, capsys, name, layer, seeded, eagerly, said
+) -> None:
+    flavour = importlib.import_module(name)
+    tf.random.set_seed(1 if seeded else None)
+    layers = [flavour.Input((4,)), layer(flavour), flavour.layers.Dense(2)]
+    (model := flavour.Sequential(layers)).compile("sgd", "mse", run_eagerly=eagerly)
+    data = tf.data.Dataset.from_tensor_slices((X, Y)).shuffle(8).batch(4)
+    fit(model, tfckpt.callbacks.resume(model, tmp_path / "run"), x=data, y=None, epochs=1)
+    out = capsys.readouterr().out
+    assert said in out
+    for package, path in re.findall(r"\b(keras|tf_keras)((?:\.\w+)+)", out):
+        assert package == name
+        operator.attrgetter(path[1:])(flavour)
+    assert ("SeedGenerator" in out) == (name == "keras" and "draws by" in out)
 
 
 def dataset(x: Any) -> dict[str, Any]:

@@ -109,7 +109,7 @@ class Objects:
         return [self._items[uid] for uid in ordered]
 
     def holds_weights(self, item: Item) -> bool:
-        return names.holds_weights(self._nodes[item.uid])
+        return bool(_shapes(self._nodes[item.uid]))
 
     def _node(self, item: Item) -> Node:
         node = self._nodes[item.uid] = Node(
@@ -148,14 +148,14 @@ class Objects:
         )
         node = self._nodes[item.uid]
         inner = {each.uid: self._nodes[each.uid] for each in item.inside}
-        node.wires = wires(self._graphs[item.uid], inner)
+        weighty = {uid: each for uid, each in inner.items() if _shapes(each)}
+        node.wires = wires(self._graphs[item.uid], weighty)
         node.layers = [inner[each.uid] for each in self.layers(item)]
         size = len(item.inside) + (item.op == "functional")  # the input
         node.sizes = (size, size)
         alike: dict[Any, list[int]] = {}
-        for uid, each in inner.items():
-            if shapes := _shapes(each):
-                alike.setdefault((each.base or each.cls, shapes), []).append(uid)
+        for uid, each in weighty.items():
+            alike.setdefault((each.base or each.cls, _shapes(each)), []).append(uid)
         for uid in on_branches(self._graphs[item.uid], alike.values()):
             self._nodes[uid].beside = True
 
@@ -201,7 +201,7 @@ class Objects:
         for _, held in attributes(model):
             by_key = held[0].form == "dict" and self.flavour == "tf_keras"
             for each in sorted(held, key=lambda layer: layer.key) if by_key else held:
-                if names.holds_weights(self._nodes[each.uid]):
+                if _shapes(self._nodes[each.uid]):
                     yield self._paths[each.uid]
 
 

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 # Variables
 
 
-def is_variable(trackable: Any) -> bool:
-    """Whether a trackable that is no tf.Variable is a variable of Keras 3's.
+def is_variable(cls: type) -> bool:
+    """Whether a class of trackables, not of tf.Variables, is one of variables of Keras 3's.
 
     ``keras.Variable`` is their class only since Keras 3.7.
     """
-    if hasattr(trackable, "_deferred_initialize"):
+    if hasattr(cls, "_deferred_initialize"):
         return True
-    return isinstance(trackable, getattr(sys.modules.get("keras"), "Variable", ()))
+    return issubclass(cls, getattr(sys.modules.get("keras"), "Variable", ()))
 
 
 # Layers

@@ -105,8 +105,6 @@ with needed("tensorflow"):
     uid = _ops.uid  # numbers restorations in order
     Trackable = tf.__internal__.tracking.Trackable
     Delegating = tf.__internal__.tracking.DelegatingTrackableMixin
-    Reference = tf.__internal__.tracking.TrackableReference  # a child and its name
-    GraphView = tf.__internal__.tracking.ObjectGraphView  # what a saver saves
     wrap = tf.__internal__.tracking.wrap  # lists and dicts, as TensorFlow tracks them
     Sharded: Any = tf.__internal__.distribute.ShardedVariable
     # TensorFlow's CheckpointManager calls this method, which tfckpt.Checkpoint overrides.
@@ -124,9 +122,15 @@ CONTAINER = "_sharded_container"
 # Registered savers of the user
 
 
+def saver_name(obj: Any) -> str | None:
+    """The name of the saver that is registered for an object, if there is one."""
+    found: str | None = _registration.get_registered_saver_name(obj)
+    return found
+
+
 def has_saver(obj: Any) -> bool:
     """Whether a saver is registered for an object."""
-    return _registration.get_registered_saver_name(obj) is not None
+    return saver_name(obj) is not None
 
 
 def any_saver() -> bool:

@@ -1,4 +1,4 @@
-"""Applies the ``adapt`` rules that match a value, as one pipeline in the policy's order.
+"""Applies the ``adapt`` rules that match a value to blanks, as one pipeline in the policy's order.
 
 ``split``, ``concat`` and a ``function`` of several values also determine where stored values go, as
 a rename does. Rules before them apply to each stored value, rules after them to the part or the
@@ -8,24 +8,18 @@ weight need not be right for its slots: a slot has its own rule, is reset, or is
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from tfckpt.core.dtypes import dtype_name
 from tfckpt.core.inventory import Role
 from tfckpt.core.selectors import Selector
 from tfckpt.core.similar import near_selectors, question
 from tfckpt.errors import Problem
-from tfckpt.planning.adaptation.change import Change
 from tfckpt.planning.matching.rules import canonical
-from tfckpt.policy.adapt import (
-    SIZES_HINT,
-    Impossible,
-    Split,
-    ValueSpec,
-    axis_of,
-    show_shape,
-    with_size,
-)
+from tfckpt.policy.adapt import SIZES_HINT, Destination, Split
+from tfckpt.policy.blanks import Impossible, ValueSpec, axis_of, blank, show_shape, with_size
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -34,10 +28,48 @@ if TYPE_CHECKING:
     from tfckpt.planning.matching.routing import Route
     from tfckpt.planning.matching.rules import Aliases, Renames
     from tfckpt.policy import Policy
-    from tfckpt.policy.adapt import Done, PlanContext
-    from tfckpt.policy.adapt_fill import Adapt
+    from tfckpt.policy.adapt import Adapt, Adaptation, PlanContext
 
 _SLOT_HINT = "add an `adapt` rule for the slot itself, or reset it with optimizer: {slots: reset}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Change:
+    """One operation on stored values before they are assigned.
+
+    Attributes:
+        how: the kind of rule, such as ``transpose``.
+        before: the inputs' shapes and dtypes; several if values will be joined.
+        after: the outputs' shapes and dtypes.
+        detail: more for the report, such as ``[:, 4:8]``.
+        rule: what makes the outputs.
+        into: the variable, as the plan knows it.
+    """
+
+    how: str
+    before: tuple[ValueSpec, ...]
+    after: tuple[ValueSpec, ...]
+    detail: str
+    rule: Adaptation
+    into: Destination = dataclasses.field(hash=False)
+
+    def __str__(self) -> str:
+        """As reports show it: ``transpose: (2, 3) → (3, 2)``."""
+        types = {kind.dtype for kind in (*self.before, *self.after)}
+        old, new = (
+            " + ".join(
+                f"{kind.dtype} " * (len(types) > 1) + show_shape(kind.shape) for kind in kinds
+            )
+            for kinds in (self.before, self.after)
+        )
+        return f"{self.how} {self.detail}".rstrip() + f": {old} → {new}"
+
+    def to_json(self) -> dict[str, Any]:
+        before, after = (
+            [{"dtype": kind.dtype, "shape": list(kind.shape)} for kind in kinds]
+            for kinds in (self.before, self.after)
+        )
+        return {"how": self.how, "detail": self.detail, "before": before, "after": after}
 
 
 class Adaptations:
@@ -76,10 +108,10 @@ class Adaptations:
             return ()
         self._check_parts(routes)
         kinds = tuple(_kind(route.stored) for route in routes)
-        to = _kind(live)
+        into = Destination(*_kind(live), self._known)
         changes: list[Change] = []
         for rule in own:
-            change = self._change(rule, kinds, to, routes)
+            change = self._change(rule, kinds, into, routes[0])
             if not rule.idempotent or change.before != change.after:
                 changes.append(change)
                 kinds = change.after
@@ -109,13 +141,8 @@ class Adaptations:
 
     def _rearranged(self, route: Route, live: Entry) -> str:
         """The rule that changes a slot's variable, ``""`` if there is none."""
-        stored_variable = self._stored.entries.get(route.stored.of)
-        live_variable = self._live.entries.get(live.of)
-        same_shape = (
-            stored_variable is not None
-            and live_variable is not None
-            and stored_variable.shape == live_variable.shape
-        )
+        sides = self._stored.entries.get(route.stored.of), self._live.entries.get(live.of)
+        same_shape = None not in sides and len({side.shape for side in sides if side}) == 1
         for rule, selector in zip(self._policy.adapt, self._selectors, strict=True):
             no_effect = rule.how == "cast" or (same_shape and rule.idempotent)
             if selector is not None and selector.matches(live.of) and not no_effect:
@@ -133,26 +160,20 @@ class Adaptations:
                 raise Impossible(f"how: {rule.how} needs {pattern!r}, which is missing")
 
     def _change(
-        self, rule: Adapt, kinds: tuple[ValueSpec, ...], to: ValueSpec, routes: Sequence[Route]
+        self, rule: Adapt, kinds: tuple[ValueSpec, ...], into: Destination, route: Route
     ) -> Change:
-        if rule.joins:
-            done = rule.plan(kinds, to, self._known)
-            return Change(rule.how, kinds, (done.kind,), done.detail, (done.options,))
-        each = [self._single(rule, kind, to, routes[0]) for kind in kinds]
-        return Change(
-            rule.how,
-            kinds,
-            tuple(done.kind for done in each),
-            " and ".join(dict.fromkeys(done.detail for done in each if done.detail)),
-            tuple(done.options for done in each),
-            each[0].rows,
-        )
-
-    def _single(self, rule: Adapt, kind: ValueSpec, to: ValueSpec, route: Route) -> Done:
+        applied: Adaptation = rule
         if isinstance(rule, Split):
-            sizes = rule.sizes or self._part_sizes(kind.shape, rule.axis, route)
-            return rule.plan_part(kind, route.part, sizes)
-        return rule.plan((kind,), to, self._known)
+            sizes = rule.sizes or self._part_sizes(kinds[0].shape, rule.axis, route)
+            applied = rule.part(route.part, kinds[0].shape, sizes)
+        arrays = [blank(*kind) for kind in kinds]
+        if rule.joins:
+            made = [applied.make(into, *arrays)]
+        else:
+            made = [applied.make(into, array) for array in arrays]
+        after = tuple(ValueSpec(array.shape, dtype_name(array.dtype)) for array, _ in made)
+        detail = " and ".join(dict.fromkeys(detail for _, detail in made if detail))
+        return Change(rule.how, kinds, after, detail, applied, into)
 
     def _part_sizes(self, shape: Shape, axis: int, route: Route) -> tuple[int, ...]:
         """The sizes of the parts along an axis, from the shapes of the live values."""
@@ -176,6 +197,6 @@ class Adaptations:
 
 
 def _kind(entry: Entry) -> ValueSpec:
-    if entry.shape is None:
+    if entry.shape is None or entry.dtype in ("resource", "variant"):
         raise Impossible(f"{entry.name} is not a tensor")
     return ValueSpec(entry.shape, entry.dtype)

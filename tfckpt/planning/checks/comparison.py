@@ -21,14 +21,13 @@ from tfckpt.core.dtypes import can_cast, castable, is_real
 from tfckpt.core.inventory import Role
 from tfckpt.planning.checks.step import QUANTIZE_HINT, SHAPE_HINT, Severity, Status, Step
 from tfckpt.planning.matching.optimizers import HINT, STEPS_HINT, Optimizers
-from tfckpt.policy.adapt import Impossible, ValueSpec
+from tfckpt.policy.blanks import Impossible, ValueSpec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfckpt.core.inventory import Dataset, Entry, Inventory
-    from tfckpt.planning.adaptation.change import Change
-    from tfckpt.planning.adaptation.pipeline import Adaptations
+    from tfckpt.planning.adaptation.pipeline import Adaptations, Change
     from tfckpt.planning.matching.layers import Layers
     from tfckpt.planning.matching.routing import Route
     from tfckpt.policy import Policy

@@ -14,7 +14,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 from tfckpt.core.inventory import Role
-from tfckpt.core.optimizer_names import AT_ZERO, LOSS_SCALE, OPTIMIZERS, begins_as_weights
+from tfckpt.core.optimizer_names import (
+    AT_ZERO,
+    AVERAGE,
+    LOSS_SCALE,
+    OF_TF1,
+    OPTIMIZERS,
+    begins_as_weights,
+)
 from tfckpt.planning.checks.step import ASSIGNED, Severity, Status, is_save_counter
 
 if TYPE_CHECKING:
@@ -28,6 +35,7 @@ if TYPE_CHECKING:
 
 NO_STATE = "only in the model, whose optimizer stays as it is"
 NO_OPTIMIZER = "only in the checkpoint, since the model has no such optimizer"
+TF1_STATE = "only in the checkpoint: state of an optimizer of TF1, which none of Keras's continues"
 NO_SLOT = "only in the checkpoint, since the model's optimizer has no such slot"
 NOT_TRAINED = "only in the checkpoint, since its variable is not trained now"
 ONLY_LIVE = "only in the model, which keeps it"
@@ -36,7 +44,7 @@ AT_WEIGHTS = "starting at the restored weights"
 TRAINED_NOW = "starting as in a new optimizer: its variable was not trained when it was saved"
 NEW_SLOT = "starting as in a new optimizer: the checkpoint's optimizer has no such slot"
 NEW_FACTORS = "only in the model: low-rank factors (LoRA), without effect until they are trained"
-_LEFT = NO_STATE, NO_OPTIMIZER, NO_SLOT, NOT_TRAINED, ONLY_LIVE, ONLY_STORED
+_LEFT = NO_STATE, NO_OPTIMIZER, TF1_STATE, NO_SLOT, NOT_TRAINED, ONLY_LIVE, ONLY_STORED
 ONE_SIDED = (*_LEFT, AT_WEIGHTS, TRAINED_NOW, NEW_SLOT, NEW_FACTORS)
 OF_OPTIMIZERS = frozenset({Role.SLOT, Role.ITERATIONS, Role.HYPERPARAMETER})
 ADAPTER = re.compile(r"(.*/)lora_([a-z]+)_([ab])")
@@ -96,10 +104,13 @@ class OneSided:
         """
         if self._asks_unexpected:
             return ""
+        if stored.name.startswith(OF_TF1):
+            return TF1_STATE
         other, live = self.optimizers
         if stored.role in OF_OPTIMIZERS and optimizer_of(stored, self._sides[0]) not in live:
             return NO_OPTIMIZER if live <= other else ""
-        if stored.role is Role.SLOT and not rival:
+        tf1_average = stored.slot == AVERAGE and not other  # is no other optimizer's slot
+        if stored.role is Role.SLOT and (tf1_average or not rival):
             if stored.of and self._sides[1].find(stored.of) is None:
                 return ""
             return NOT_TRAINED if stored.of and stored.slot in self.slots[1] else NO_SLOT
@@ -116,7 +127,8 @@ def _optimizers(inventory: Inventory) -> set[str]:
     paths = {*inventory.optimizers}
     for entry in inventory.entries.values():
         plain = entry.role is Role.SLOT and paths and LOSS_SCALE not in entry.name
-        if entry.role in OF_OPTIMIZERS and not plain:
+        other = entry.slot == AVERAGE or entry.name.startswith(OF_TF1)
+        if entry.role in OF_OPTIMIZERS and not plain and not other:
             paths.add(optimizer_of(entry, inventory))
     return paths
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from tfckpt.core.inventory import Entry, Inventory
-    from tfckpt.planning.adaptation.change import Change
+    from tfckpt.planning.adaptation.pipeline import Change
     from tfckpt.policy import Policy
 
 

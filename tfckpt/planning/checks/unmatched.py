@@ -6,7 +6,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tfckpt.core.inventory import Role
-from tfckpt.planning.checks.one_sided import ADAPTER, OF_OPTIMIZERS, OneSided
+from tfckpt.core.optimizer_names import OF_TF1
+from tfckpt.planning.checks.one_sided import ADAPTER, OF_OPTIMIZERS, TF1_STATE, OneSided
 from tfckpt.planning.checks.step import (
     MISSING_HINT,
     UNEXPECTED_HINT,
@@ -38,8 +39,8 @@ _SETTING_HINT = (
     "optimizer: {hyperparameters: config} keeps the value from your code, or its schedule"
 )
 ADAPTERS_HINT = (
-    "Call `enable_lora(rank)` on the layers before restoring: without its low-rank adapters (LoRA) "
-    "a layer computes what it did before they were trained"
+    "In Keras 3, call `enable_lora(rank)` on the layers before restoring: without its low-rank "
+    "adapters (LoRA) a layer computes what it did before they were trained"
 )
 _OF_KERAS = OF_OPTIMIZERS | {Role.WEIGHT}
 
@@ -141,6 +142,8 @@ class Unmatched:
         known = expected or reason
         if not known and (left := self._one_sided.unexpected(stored, rival=rival)):
             return Step(*subject, Severity.NOTE, left, target=target)
+        if stored.name.startswith(OF_TF1):
+            reason = reason or TF1_STATE
         severity, why = self._severity(
             stored, self._policy.on_unexpected, reason or NO_SUCH_NAME, self._expect_unexpected
         )

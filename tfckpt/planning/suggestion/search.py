@@ -463,7 +463,7 @@ def _fused(plan: Plan) -> str:
 
 
 def _faults(plan: Plan) -> int:
-    return len(plan.errors) + len(plan.faults)
+    return len(plan.errors) + len(plan.problems)
 
 
 def _ways(

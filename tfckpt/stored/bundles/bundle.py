@@ -83,7 +83,7 @@ class Bundle(StoredValues):
     absent: Mapping[int, str]
     index: Index = dataclasses.field(repr=False)
     _digest: str = dataclasses.field(repr=False)
-    _handles: dict[int, Handle] = dataclasses.field(repr=False)
+    _handles: dict[int, tuple[Handle, str]] = dataclasses.field(repr=False)
 
     @classmethod
     def open(
@@ -97,7 +97,7 @@ class Bundle(StoredValues):
         data = _index_bytes(prefix, files) if index is None else index
         parsed = read_index(data, index_path(prefix))
         used = sorted(parsed.ends)
-        handles: dict[int, Handle] = {}
+        handles: dict[int, tuple[Handle, str]] = {}
         absent: dict[int, str] = {}
         try:
             for shard in used:
@@ -108,16 +108,17 @@ class Bundle(StoredValues):
                     except FileNotFoundError:
                         absent[shard] = _MISSING
                         continue
-                    handles[shard] = handle
+                    handles[shard] = handle, path
                     if _is_lfs_pointer(handle):
-                        handles.pop(shard).close()
+                        del handles[shard]
+                        handle.close()
                         absent[shard] = _POINTER
             digest = hashlib.sha256(data).hexdigest()
             bundle = cls(prefix, parsed.entries, absent, parsed, digest, handles)
             if whole:
                 bundle._check_extents()
         except BaseException:
-            for handle in handles.values():
+            for handle, _ in handles.values():
                 handle.close()
             raise
         return bundle
@@ -223,18 +224,17 @@ class Bundle(StoredValues):
         if absent is not None:
             raise absent
 
-    def _requests(self, key: str, into: np.ndarray | None) -> Iterator[Request]:
+    def _requests(self, key: str, into: np.ndarray | None) -> list[Request]:
         if (entry := self.entries.get(key)) is None:
             message = "the value is not in the index"
             raise DamagedCheckpointError(message, path=self.prefix, name=key or "''")
         if entry.dtype == "resource" or (entry.dtype == "variant" and into is not None):
-            return
-        for part in self._parts(key, entry):
-            handle, path = self._handle(key, part)
-            yield Request(handle, path, key, part, into)
+            return []
+        parts = self._parts(key, entry)
+        return [Request(*self._handle(key, part), key, part, into) for part in parts]
 
     def close(self) -> None:
-        for handle in self._handles.values():
+        for handle, _ in self._handles.values():
             handle.close()
 
     def __enter__(self) -> Self:
@@ -271,13 +271,13 @@ class Bundle(StoredValues):
         return raw.view(numpy_dtype(entry.dtype)).reshape(entry.shape)
 
     def _handle(self, key: str, entry: BundleEntry) -> tuple[Handle, str]:
-        handle = self._handles.get(entry.shard)
-        if handle is None:
+        found = self._handles.get(entry.shard)
+        if found is None:
             raise self._lacks(key)
-        return handle, self.path(entry.shard)
+        return found
 
     def _check_extents(self) -> None:
-        sizes = {shard: handle.size for shard, handle in self._handles.items()}
+        sizes = {shard: handle.size for shard, (handle, _) in self._handles.items()}
         if all(self.index.ends[shard] <= size for shard, size in sizes.items()):
             return
         for key, entry in self.entries.items():

@@ -62,5 +62,14 @@ def edges(key: str) -> list[str]:
     return [_unescape(edge) for edge in path.split("/")]
 
 
+def escape(edge: str) -> str:
+    """An edge as written in a key.
+
+    >>> escape("a.b/c")
+    'a..b.Sc'
+    """
+    return edge.replace(".", "..").replace("/", ".S")
+
+
 def _unescape(edge: str) -> str:
     return re.sub(r"\.\.|\.S", lambda match: "." if match[0] == ".." else "/", edge)

@@ -25,7 +25,7 @@ import google_crc32c
 from tfckpt.errors import CheckpointError, DamagedCheckpointError
 from tfckpt.stored.bundles.crc import extend
 from tfckpt.stored.bundles.parallel import Parallel, cores
-from tfckpt.stored.bundles.table import WireError, unmask, varint
+from tfckpt.stored.bundles.table import WireError, mask, unmask, varint
 from tfckpt.stored.io.files import reading
 
 if TYPE_CHECKING:
@@ -113,13 +113,11 @@ class _Transfer:
         if requests[0].handle.readinto(start, view.data) < len(view):
             return False
         for number, (_, path, name, entry, into) in zip(numbers, requests, strict=True):
-            content = view[entry.offset - start : entry.offset - start + entry.nbytes]
-            try:
-                check(extend(0, content), entry, path, name)
-            except CheckpointError as error:
-                self._fail(number, error)
-                continue
-            if into is not None:
+            _, _, _, offset, nbytes, crc32c, *_ = entry
+            content = view[offset - start : offset - start + nbytes]
+            if mask(extend(0, content)) != crc32c:
+                self._fail(number, _wrong_checksum(entry, path, name))
+            elif into is not None:
                 into[:] = content
         return True
 
@@ -173,9 +171,8 @@ def _runs(requests: Sequence[Request]) -> Iterator[list[int]]:
     files: dict[str, int] = {}
     for request in requests:
         files.setdefault(request.path, len(files))
-    order = sorted(
-        range(len(requests)), key=lambda n: (files[requests[n].path], requests[n].entry.offset)
-    )
+    places = [(files[request.path], request.entry.offset) for request in requests]
+    order = sorted(range(len(requests)), key=places.__getitem__)
     run: list[int] = []
     path, start, wanted = "", 0, 0
     for number in order:
@@ -259,9 +256,13 @@ def packed(lengths: Sequence[int]) -> bytes:
 
 def check(crc: int, entry: BundleEntry, path: str, name: str) -> None:
     """Raise DamagedCheckpointError where a checksum differs from that in the index."""
-    if crc != unmask(entry.crc32c):
-        message = f"the {entry.nbytes} bytes at {entry.offset} do not match their checksum"
-        raise DamagedCheckpointError(message, path=path, name=name)
+    if mask(crc) != entry.crc32c:
+        raise _wrong_checksum(entry, path, name)
+
+
+def _wrong_checksum(entry: BundleEntry, path: str, name: str) -> DamagedCheckpointError:
+    message = f"the {entry.nbytes} bytes at {entry.offset} do not match their checksum"
+    return DamagedCheckpointError(message, path=path, name=name)
 
 
 def truncated(path: str, name: str) -> DamagedCheckpointError:

@@ -1,4 +1,4 @@
-"""Reads and builds LevelDB tables: ``.index`` files, and TF1 checkpoints of version 1.
+"""Reads and builds LevelDB tables: ``.index`` files.
 
 A table consists of data blocks of prefix-compressed keys, an index block, and a footer
 (https://github.com/google/leveldb/blob/main/doc/table_format.md). Blocks are raw or
@@ -7,8 +7,7 @@ Snappy-compressed, each with a masked CRC-32C.
 An index is read and checked completely, more strictly than by TensorFlow: a scan must find what
 TensorFlow's binary search would find. Refused are a wrong checksum, a block handle outside of the
 file or before the previous block, keys out of order, restart points that are not entries, and
-blocks that would expand to far more bytes than they have. A table that holds the values themselves
-is searched like in TensorFlow, one block at a time (:class:`TableFile`).
+blocks that would expand to far more bytes than they have.
 
 Tables are built byte for byte like TensorFlow's: blocks of 256 KiB, a restart point every 16
 entries, no compression, as ``BundleWriter`` sets it for tensorflow/core/lib/io/table_builder.cc.
@@ -16,8 +15,6 @@ entries, no compression, as ``BundleWriter`` sets it for tensorflow/core/lib/io/
 
 from __future__ import annotations
 
-import bisect
-import contextlib
 import itertools
 import struct
 from typing import TYPE_CHECKING, NamedTuple
@@ -25,20 +22,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import google_crc32c
 
 from tfckpt.errors import DamagedCheckpointError
-from tfckpt.stored.io.files import reading
+from tfckpt.stored.io.explain import TABLE_END
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from tfckpt.stored.io.files import Handle
-
-MAGIC = 0xDB4775248B80FB57
 FOOTER_BYTES = 48
 TRAILER_BYTES = 5
 RAW, SNAPPY = 0, 1
 BLOCK_BYTES = 1 << 18
 RESTART_INTERVAL = 16
-_MAGIC = MAGIC.to_bytes(8, "little")
 
 # A Snappy copy of 3 bytes yields 64: valid data does not expand further.
 MAX_SNAPPY_RATIO = 22
@@ -99,59 +92,6 @@ class _BlockHandle(NamedTuple):
     size: int
 
 
-class TableFile:
-    """A table too large for memory, of which the last used block is held.
-
-    Every method raises DamagedCheckpointError for an invalid block; ``path`` is for messages.
-    """
-
-    def __init__(self, handle: Handle, path: str) -> None:
-        self._handle = handle
-        self._path = path
-        self._held_handle: _BlockHandle | None = None
-        self._held: dict[bytes, bytes] = {}
-        self._uppers: list[bytes] = []
-        self._block_handles: list[_BlockHandle] = []
-        with self._naming():
-            metaindex, index = _footer(
-                handle.pread(max(handle.size - FOOTER_BYTES, 0), FOOTER_BYTES)
-            )
-            self._raw(metaindex)
-            for upper, value in zip(*_block_entries(self._raw(index)), strict=True):
-                block_handle, used = _read_handle(value, 0)
-                if used != len(value) or (self._uppers and upper <= self._uppers[-1]):
-                    raise WireError("the index of the table is out of order")
-                self._uppers.append(upper)
-                self._block_handles.append(block_handle)
-
-    def get(self, key: bytes) -> bytes | None:
-        """The value of a key; None where it does not exist."""
-        number = bisect.bisect_left(self._uppers, key)
-        if number == len(self._block_handles):
-            return None
-        block_handle = self._block_handles[number]
-        with self._naming():
-            if block_handle != self._held_handle:
-                self._held = dict(zip(*_block_entries(self._raw(block_handle)), strict=True))
-                self._held_handle = block_handle
-        return self._held.get(key)
-
-    def _raw(self, block_handle: _BlockHandle) -> bytes:
-        _check_handle(block_handle, self._handle.size)
-        return _unfolded(
-            self._handle.pread(block_handle.offset, block_handle.size + TRAILER_BYTES),
-            block_handle.offset,
-        )
-
-    @contextlib.contextmanager
-    def _naming(self) -> Iterator[None]:
-        try:
-            with reading(self._path):
-                yield
-        except (WireError, struct.error) as error:
-            raise DamagedCheckpointError(str(error), path=self._path) from None
-
-
 def unmask(crc: int) -> int:
     """The CRC-32C that LevelDB stores rotated and shifted."""
     rotated = (crc - 0xA282EAD8) & 0xFFFFFFFF
@@ -169,7 +109,7 @@ def mask(crc: int) -> int:
 
 def looks_like_table(tail: bytes) -> bool:
     """Whether the last bytes of a file are those of a table."""
-    return tail[-8:] == _MAGIC
+    return tail.endswith(TABLE_END)
 
 
 def read_table(data: bytes, path: str) -> Iterator[tuple[bytes, bytes]]:
@@ -223,21 +163,12 @@ def _read_handle(data: bytes, position: int) -> tuple[_BlockHandle, int]:
 
 def _block(data: bytes, block_handle: _BlockHandle) -> bytes:
     """The content of a block, checked and decompressed."""
-    _check_handle(block_handle, len(data))
-    start = block_handle.offset
-    return _unfolded(data[start : start + block_handle.size + TRAILER_BYTES], start)
-
-
-def _check_handle(block_handle: _BlockHandle, size: int) -> None:
-    if block_handle.offset + block_handle.size + TRAILER_BYTES > size - FOOTER_BYTES:
+    start, end = block_handle.offset, block_handle.offset + block_handle.size + TRAILER_BYTES
+    if end > len(data) - FOOTER_BYTES:
         raise WireError(
-            f"a block of {block_handle.size} bytes at {block_handle.offset} "
-            "ends after the file: truncated"
+            f"a block of {block_handle.size} bytes at {start} ends after the file: truncated"
         )
-
-
-def _unfolded(block: bytes, start: int) -> bytes:
-    """The content of a block with trailer, decompressed."""
+    block = data[start:end]
     content, kind = block[:-TRAILER_BYTES], block[-TRAILER_BYTES]
     (stored,) = struct.unpack_from("<I", block, len(block) - 4)
     if google_crc32c.value(block[:-4]) != unmask(stored):
@@ -326,7 +257,7 @@ def build_table(entries: Iterable[tuple[bytes, bytes]]) -> bytes:
     if handle:
         index.add(_after(last), handle)
     footer = metaindex + _append_block(table, index)
-    table += footer.ljust(FOOTER_BYTES - len(_MAGIC), b"\0") + _MAGIC
+    table += footer.ljust(FOOTER_BYTES - len(TABLE_END), b"\0") + TABLE_END
     return bytes(table)
 
 

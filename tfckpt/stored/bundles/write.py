@@ -24,17 +24,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import google_crc32c
 
+from tfckpt.errors import DamagedCheckpointError
 from tfckpt.stored.bundles.bundle import data_path, index_path
 from tfckpt.stored.bundles.crc import extend
-from tfckpt.stored.bundles.index import BundleEntry, encode_entry, encode_header
+from tfckpt.stored.bundles.index import BundleEntry, Index, encode_entry, encode_header, read_index
 from tfckpt.stored.bundles.parallel import Parallel, cores
 from tfckpt.stored.bundles.read import packed
 from tfckpt.stored.bundles.table import build_table, mask, put_varint, read_table
 from tfckpt.stored.io.files import LOCAL, Files, content
-from tfckpt.stored.io.messages import BundleHeader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import numpy as np
 
@@ -59,6 +59,7 @@ _LEAST = {
     "float8_e4m3fn": (1, 0x7F),
 }
 _MINUS_ZERO = ("float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e4m3b11fnuz")
+_LOOKED = frozenset((*_LEAST, *_MINUS_ZERO))
 
 
 def all_finite(block: np.ndarray, dtype: str) -> bool:
@@ -88,7 +89,7 @@ class Shard:
     """One data file.
 
     Attributes:
-        coded: encoded key and index entry of each value written so far.
+        entries: key → index entry of each value written so far.
         nonfinite: keys of checked values that are not finite.
     """
 
@@ -100,10 +101,12 @@ class Shard:
         chunk: int = FOREGROUND,
         go_on: Callable[[], None] = lambda: None,
     ) -> None:
-        self.coded: list[tuple[bytes, bytes]] = []
+        self.entries: dict[str, BundleEntry] = {}
         self.nonfinite: list[str] = []
         self._number = number
         self._chunk = chunk
+        self._small = chunk >> 3
+        self._unseen: dict[str, list[tuple[str, bytes]]] = {}
         self._go_on = go_on
         self._size = 0
         self._gathered: list[bytes] = []
@@ -124,33 +127,34 @@ class Shard:
         look: bool = False,
     ) -> None:
         """Write a value that is available in pieces; an object array holds a string value."""
-        start, crc, finite = self._size, 0, True
+        start, crc, finite, look = self._size, 0, True, look and dtype in _LOOKED
         for piece in pieces:
             if dtype == "string":
                 crc = self._strings(piece)
                 continue
+            if piece.nbytes <= self._small:
+                data = _little_endian(piece).tobytes()
+                crc = google_crc32c.extend(crc, data)
+                self._gather(data)
+                if look:
+                    self._unseen.setdefault(dtype, []).append((key, data))
+                continue
             # copies only an array that is not contiguous
             flat = _little_endian(piece).reshape(-1).view("u1")
+            self._flush()
             for first in range(0, flat.nbytes, self._chunk):
                 part = flat[first : first + self._chunk]
                 finite = finite and not (look and not all_finite(part, dtype))
-                if part.nbytes <= self._chunk >> 3:
-                    data = part.tobytes()
-                    crc = google_crc32c.extend(crc, data)
-                    self._gather(data)
-                else:
-                    self._flush()
-                    crc = extend(crc, part)
-                    self._write(part.data)
+                crc = extend(crc, part)
+                self._write(part.data)
         if not finite:
             self.nonfinite.append(key)
-        entry = BundleEntry(dtype, shape, self._number, start, self._size - start, mask(crc))
-        self.coded.append((key.encode(), encode_entry(entry)))
+        nbytes = self._size - start
+        self.entries[key] = BundleEntry(dtype, shape, self._number, start, nbytes, mask(crc))
 
     def add_raw(self, key: str, entry: BundleEntry, data: bytes) -> None:
         """Write the stored bytes of a value, with the checksum from another index."""
-        moved = entry._replace(shard=self._number, offset=self._size)
-        self.coded.append((key.encode(), encode_entry(moved)))
+        self.entries[key] = entry._replace(shard=self._number, offset=self._size)
         self._gather(data)
 
     def finish(self) -> None:
@@ -184,15 +188,30 @@ class Shard:
 
     def _flush(self) -> None:
         if self._gathered:
+            self._look()
             joined = memoryview(b"".join(self._gathered))
             self._size -= len(joined)
             self._gathered, self._gathered_bytes = [], 0
             self._write(joined)
 
+    def _look(self) -> None:
+        """Look whether the gathered values are finite, all of a dtype at once."""
+        for dtype, values in self._unseen.items():
+            if not all_finite(_flat(b"".join(data for _, data in values)), dtype):
+                found = [key for key, data in values if not all_finite(_flat(data), dtype)]
+                self.nonfinite += found
+        self._unseen.clear()
+
     def _write(self, data: memoryview) -> None:
         self._go_on()
         self._output.write(data)
         self._size += data.nbytes
+
+
+def _flat(data: bytes) -> np.ndarray:
+    import numpy as np
+
+    return np.frombuffer(data, "u1")
 
 
 def checksum(
@@ -241,16 +260,27 @@ def _little_endian(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def encode_index(coded: Iterable[tuple[bytes, bytes]], num_shards: int) -> bytes:
-    """The content of an index file, from encoded keys and entries in any order."""
-    return build_table([(b"", encode_header(num_shards)), *sorted(coded)])
+def encode_index(
+    prefix: str,
+    entries: Mapping[str, BundleEntry],
+    num_shards: int,
+    others: Iterable[tuple[bytes, bytes]] = (),
+) -> bytes:
+    """The content of an index file, read back; ``others`` are keys and entries of another one."""
+    coded = [(key.encode(), encode_entry(entry)) for key, entry in entries.items()]
+    table = [(b"", encode_header(num_shards)), *sorted([*coded, *others])]
+    data, path = build_table(table), index_path(prefix)
+    if [*read_table(data, path)] != table:
+        raise DamagedCheckpointError("the index does not say what was written", path=path)
+    return data
 
 
-def read_coded(prefix: str, files: Files = LOCAL) -> tuple[int, list[tuple[bytes, bytes]]]:
-    """The number of data files of a checkpoint, and its encoded index entries."""
+def read_coded(prefix: str, files: Files = LOCAL) -> tuple[Index, list[tuple[bytes, bytes]]]:
+    """The index of a checkpoint, and its entries as they are encoded."""
     path = index_path(prefix)
-    (_, header), *coded = read_table(content(path, files), path)
-    return BundleHeader.FromString(header).num_shards, coded
+    data = content(path, files)
+    _, *coded = read_table(data, path)
+    return read_index(data, path), coded
 
 
 class BundleValue(NamedTuple):
@@ -293,11 +323,11 @@ class Written(NamedTuple):
     """The result of writing.
 
     Attributes:
-        coded: encoded key and index entry of each value.
+        entries: key → index entry of each value.
         nonfinite: keys of checked values that are not finite.
     """
 
-    coded: list[tuple[bytes, bytes]]
+    entries: dict[str, BundleEntry]
     nonfinite: list[str]
 
 
@@ -338,7 +368,7 @@ def write_in_parallel(
         fills = [partial(_fill, *each, read) for each in zip(opened, parts, strict=True)]
         parallel.run(fills, count)
     return Written(
-        [each for shard in opened for each in shard.coded],
+        {key: entry for shard in opened for key, entry in shard.entries.items()},
         [key for shard in opened for key in shard.nonfinite],
     )
 

@@ -1,14 +1,17 @@
 """Commits, deletes and recovers checkpoints: one protocol for disks and object stores.
 
-A checkpoint *is* its commit record. Data and index under their final names mean nothing before it
-is there, so a save writes each file once, where it stays:
+A checkpoint is its index beside its commit record, or the draft of it. A save writes each file
+once, where it stays:
 
 1. a *mark*, ``ckpt-12.tfckpt.mark``: it holds the name, and says that something is unfinished;
 2. the data files, in another number than those of a checkpoint that is replaced;
 3. the record as a *draft*, ``ckpt-12.tfckpt.draft``; from here on whoever finds the index can
    complete the save;
-4. the index, which refers to the data;
-5. the draft becomes ``ckpt-12.tfckpt.json``: this is the commit.
+4. the index, which refers to the data: this is the commit;
+5. the draft becomes ``ckpt-12.tfckpt.json``, and the mark goes.
+
+Each file is synced when it is written, and the directory after 1, 3 and 4: nothing is assumed of
+the order in which names reach the disk. A loss of power may bring a draft back, and take its mark.
 
 In a deletion the record becomes the mark, which takes no space on a full disk. Every save, deletion
 and move ends as what dead processes have begun does, by :func:`_end`: a draft that belongs to the
@@ -29,7 +32,7 @@ import threading
 import weakref
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from absl import logging
 
@@ -39,7 +42,7 @@ from tfckpt.errors import (
     NameTakenError,
     SaveError,
 )
-from tfckpt.stored.bundles.bundle import Bundle, index_path
+from tfckpt.stored.bundles.bundle import Bundle, data_path, index_path
 from tfckpt.stored.commits import record_file
 from tfckpt.stored.commits.record_file import DRAFT, MARK, PART, is_part, parse
 from tfckpt.stored.commits.writer_lock import WriterLock
@@ -57,13 +60,11 @@ from tfckpt.stored.io.locks import NotAFileError
 from tfckpt.stored.io.state_file import STATE_FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Collection, Iterator, Sequence
 
     from typing_extensions import Self
 
     from tfckpt.stored.commits.record_file import CommitRecord
-
-_Result = TypeVar("_Result")
 
 QUARANTINE = "quarantine"
 _MOVE = b"move "
@@ -192,85 +193,95 @@ def _in_use(prefix: str) -> InUseError:
     return InUseError(message, hint="choose another name, or wait for it")
 
 
-def write_checkpoint(
-    prefix: str,
-    write: Callable[[frozenset[int]], tuple[bytes, _Result]],
-    describe: Callable[[Bundle, _Result, tuple[str, ...]], CommitRecord],
-    files: Files = LOCAL,
-    *,
-    mark: Mark | None = None,
-) -> CommitRecord:
-    """Write a checkpoint and commit it.
+@contextlib.contextmanager
+def saving(prefix: str, files: Files = LOCAL, mark: Mark | None = None) -> Iterator[Saving]:
+    """A save under this name: in the block data files are written, then it is committed.
 
-    ``write`` writes the data files, of which none may have one of the given total numbers, and
-    returns the index; what else it leaves in :data:`PART` belongs to the checkpoint, too. In a
-    store, the name must be free.
+    A block that raises leaves what was before. In a store, the name must be free.
     """
-    parent, name = os.path.split(prefix)
     with mark or begin_named(prefix, files) as held:  # 1.
-        before, record = None, None
+        save = Saving(held)
         try:
-            if files.renames:
-                before = _before(prefix, files)
-            else:
+            if not files.renames:
                 _refuse_taken(prefix, files)
             _remove(prefix + PART, files)  # of others, such as a link: what is in it is moved
-            names = _beginning_with(name, parent, files)
-            counts = frozenset(filter(None, (record_file.shards_of(n, name) for n in names)))
-            index, result = write(counts)  # 2. the data files
-            others = _others(prefix, files)
-            with Bundle.open(prefix, files, index=index) as bundle:
-                data = [os.path.split(bundle.path(n))[1] for n in range(bundle.index.num_shards)]
-                record = describe(bundle, result, tuple(sorted([*data, *others])))
-            record_file.write_draft(prefix, record, files)  # 3.
-            for other in others:
-                files.rename(join(prefix + PART, other), join(parent, other))
-            if others:
-                files.fsync_dir(parent)
-            if not files.renames:  # another process may have written it meanwhile
-                _refuse_taken(prefix, files, data=False)
-            files.write_atomic(index_path(prefix), index)  # 4.
-            if record_file.index_digest(prefix, files) != record.index_sha256:
-                raise _disturbed(prefix, "replaced its files")
-            _publish(prefix, files)  # 5. the commit
-            if held.is_lost:
-                raise _disturbed(prefix, "treated its files as leftovers")
+            yield save
         except BaseException as error:
-            _undo(held, record, before, error)
+            save.undo(error)
             raise
         with contextlib.suppress(OSError):  # it is committed; the next one ends the rest
             _end(held)
-    return record
+
+
+class Saving:
+    """A save whose data files the caller writes.
+
+    What else it leaves in :data:`PART` belongs to the checkpoint, too.
+    """
+
+    def __init__(self, mark: Mark) -> None:
+        self._mark = mark
+        self._others: Sequence[str] = ()
+        self._before: tuple[bytes, bytes] | None = None
+        self._record: CommitRecord | None = None
+
+    @property
+    def taken(self) -> frozenset[int]:
+        """The total numbers of data files of this name, which the new ones must not have."""
+        parent, name = os.path.split(self._mark.prefix)
+        names = _beginning_with(name, parent, self._mark.files)
+        return frozenset(filter(None, (record_file.shards_of(other, name) for other in names)))
+
+    def files(self, num_shards: int) -> tuple[str, ...]:
+        """All that was written: so many data files, and those of registered savers."""
+        name = os.path.split(self._mark.prefix)[1]
+        self._others = _others(self._mark.prefix, self._mark.files)
+        data = [data_path(name, number, num_shards) for number in range(num_shards)]
+        return tuple(sorted([*data, *self._others]))
+
+    def commit(self, record: CommitRecord, index: bytes) -> None:
+        """Commit the :meth:`files` of the record, which are on disk, with their index."""
+        prefix, files = self._mark.prefix, self._mark.files
+        parent = os.path.split(prefix)[0]
+        self._before, self._record = _before(prefix, files), record
+        record_file.write_draft(prefix, record, files)  # 3.
+        for other in self._others:
+            files.fsync_dir(parent)  # only the draft says that they belong to it
+            files.rename(join(prefix + PART, other), join(parent, other))
+        files.fsync_dir(parent)
+        if not files.renames:  # another process may have written it meanwhile
+            _refuse_taken(prefix, files, data=False)
+        files.write_atomic(index_path(prefix), index)  # 4.
+        files.fsync_dir(parent)  # the commit, since readers take the draft
+        if record_file.index_digest(prefix, files) != record.index_sha256:
+            raise _disturbed(prefix, "replaced its files")
+        _publish(prefix, files)  # 5.
+        if self._mark.is_lost:
+            raise _disturbed(prefix, "treated its files as leftovers")
+
+    def undo(self, error: BaseException) -> None:
+        """End a save that has failed, whose index may be in place: what was is there again."""
+        prefix, files = self._mark.prefix, self._mark.files
+        try:
+            if self._mark.is_of_another:
+                return
+            if self._record is not None:
+                _withdraw(prefix, self._record, self._before, files)
+            _end(self._mark)
+        except OSError:
+            raise SaveError(
+                f"{prefix}: the checkpoint could not be written: {error}",
+                hint="partial files could not be removed either; the next save into this directory "
+                "completes the checkpoint if all of it was written, and removes it otherwise",
+            ) from error
 
 
 def _before(prefix: str, files: Files) -> tuple[bytes, bytes] | None:
-    """Index and record of the checkpoint that is replaced."""
+    """Index and record of the checkpoint that is replaced, if one is."""
     path = record_file.path_of(prefix)
-    if not files.exists(index_path(prefix)):
+    if not files.renames or not files.exists(index_path(prefix)):
         return None
     return content(index_path(prefix), files), content(path, files) if files.exists(path) else b""
-
-
-def _undo(
-    mark: Mark,
-    record: CommitRecord | None,
-    before: tuple[bytes, bytes] | None,
-    error: BaseException,
-) -> None:
-    """End a save that has failed, whose index may be in place: what was before is there again."""
-    prefix, files = mark.prefix, mark.files
-    try:
-        if mark.is_of_another:
-            return
-        if record is not None:
-            _withdraw(prefix, record, before, files)
-        _end(mark)
-    except OSError:
-        raise SaveError(
-            f"{prefix}: the checkpoint could not be written: {error}",
-            hint="partial files could not be removed either; the next save into this directory "
-            "completes the checkpoint if all of it was written, and removes it otherwise",
-        ) from error
 
 
 def _withdraw(
@@ -281,10 +292,10 @@ def _withdraw(
     if _digest(prefix, files) != record.index_sha256:
         return
     if before is None:
-        if _is_same(path, record, prefix, files):
+        if _is_recorded(record, prefix, files):
             _rename(path, prefix + DRAFT, files)
         _remove(index_path(prefix), files)
-        if _is_same(path, record, prefix, files):  # a recovery has completed it meanwhile
+        if _is_recorded(record, prefix, files):  # a recovery has completed it meanwhile
             _remove(path, files)
         return
     index, recorded = before
@@ -292,12 +303,16 @@ def _withdraw(
         _remove(path, files)
     elif content(path, files) != recorded:  # it was committed, so commit the other again
         files.write_atomic(prefix + DRAFT, recorded)
+        files.fsync_dir(os.path.split(prefix)[0])
     files.write_atomic(index_path(prefix), index)
+    files.fsync_dir(os.path.split(prefix)[0])
 
 
-def _is_same(path: str, record: CommitRecord, prefix: str, files: Files) -> bool:
-    """Whether a file has the record of the same index."""
-    found = _head(path, prefix, files)
+def _is_recorded(record: CommitRecord, prefix: str, files: Files) -> bool:
+    """Whether the record in place is that of the same index."""
+    found = None
+    with contextlib.suppress(CheckpointError):
+        found = record_file.read_head(prefix, files)
     return found is not None and found.index_sha256 == record.index_sha256
 
 
@@ -349,9 +364,10 @@ def recover(prefix: str, files: Files, *, mine: bool = True) -> None:
     ``mine`` is whether only this process writes under the name; else nothing is done where locks do
     not tell.
     """
+    ended = files.renames and files.exists(prefix + DRAFT) and not files.exists(prefix + MARK)
     try:
-        mark = Mark(prefix, files)
-    except (FileNotFoundError, NotADirectoryError, BlockingIOError):
+        mark = Mark(prefix, files, b"" if ended else None)
+    except (FileNotFoundError, FileExistsError, NotADirectoryError, BlockingIOError):
         return
     except NotAFileError:  # a link, or a directory
         _remove(prefix + MARK, files)
@@ -371,15 +387,12 @@ def _end(mark: Mark, listed: Collection[str] | None = None) -> None:
     if mark.content.startswith(_MOVE):
         _move(mark)
     elif draft:
-        if _is_same(path, draft, prefix, files):
+        if _is_recorded(draft, prefix, files):
             _remove(path, files)
         if _digest(prefix, files) == draft.index_sha256 or _used_shards(prefix, files) is None:
             _remove(index_path(prefix), files)
-    elif files.exists(prefix + DRAFT):
-        draft = _head(prefix + DRAFT, prefix, files)
-        if draft and draft.index_sha256 == _digest(prefix, files):
-            logging.info("%s: completed an interrupted save", prefix)
-            _publish(prefix, files)
+    else:
+        draft = _complete(prefix, files)
     gone = _left_over(prefix, draft, listed, files)
     for other in sorted(gone):
         _remove(join(parent, other), files)
@@ -390,10 +403,18 @@ def _end(mark: Mark, listed: Collection[str] | None = None) -> None:
     _remove(mark.path, files)
 
 
+def _complete(prefix: str, files: Files) -> CommitRecord | None:
+    """Publish a draft, which is returned, if it belongs to the index in place."""
+    draft = record_file.read_draft(prefix, files, head=True)
+    if draft and draft.index_sha256 == _digest(prefix, files):
+        logging.info("%s: completed an interrupted save", prefix)
+        _publish(prefix, files)
+    return draft
+
+
 def _publish(prefix: str, files: Files) -> None:
-    """Make the draft the record: the commit."""
+    """Make the draft the record."""
     _rename(prefix + DRAFT, record_file.path_of(prefix), files)
-    files.fsync_dir(os.path.split(prefix)[0])
     if not files.renames and not files.exists(index_path(prefix)):  # its writer has undone it
         _remove(record_file.path_of(prefix), files)
 
@@ -455,6 +476,7 @@ def move_away(prefix: str, name: str, files: Files) -> str:
         raise _in_use(prefix)
     what = _MOVE + os.fsencode(f"{_digest(prefix, files) or ''} {name}\n")
     files.write_atomic(prefix + MARK, what)  # never half of it: that would be a save
+    files.fsync_dir(os.path.split(prefix)[0])
     with Mark(prefix, files) as mark:
         _end(mark)
     return join(join(os.path.split(prefix)[0], QUARANTINE), name)
@@ -490,8 +512,8 @@ def claim(directory: str, checkpoint_name: str | None, files: Files) -> int:
     numbered = re.compile(re.escape(checkpoint_name or "") + r"-([0-9]{1,18})")
     recovered = [0]
     for name in _unfinished(directory, files):
-        if name.endswith(MARK):
-            match = numbered.fullmatch(of := name.removesuffix(MARK))
+        if name.endswith((MARK, DRAFT)):
+            match = numbered.fullmatch(of := name.rpartition(".tfckpt.")[0])
             recovered += [int(match[1])] if match else []
             recover(join(directory, of), files, mine=match is not None)
         else:
@@ -506,10 +528,11 @@ def sweep(directory: str, files: Files) -> None:
 
 
 def _unfinished(directory: str, files: Files) -> list[str]:
-    """Marks, and state files and marks that a dead process did not write to their ends."""
-    names = [name for name in files.listdir(directory) if name.endswith((MARK, ".tmp"))]
-    of = {name: name if name.endswith(MARK) else abandoned(name) or "" for name in names}
-    return [name for name in names if of[name] == STATE_FILE or of[name].endswith(MARK)]
+    """Marks, drafts, and state files and marks that a dead process did not write to their ends."""
+    names = files.listdir(directory)
+    half = [(name, abandoned(name) or "") for name in names if name.endswith(".tmp")]
+    found = [name for name, of in half if of == STATE_FILE or of.endswith(MARK)]
+    return found + [name for name in names if name.endswith((MARK, DRAFT))]
 
 
 def _refuse_taken(prefix: str, files: Files, *, data: bool = True) -> None:
@@ -522,13 +545,6 @@ def _refuse_taken(prefix: str, files: Files, *, data: bool = True) -> None:
             hint = "choose a name that does not exist yet; `save` finds one: no checkpoint is "
             hint += "replaced in an object store"
             raise NameTakenError(message, hint=hint)
-
-
-def _head(path: str, prefix: str, files: Files) -> CommitRecord | None:
-    """A record without its values; None where it cannot be read."""
-    with contextlib.suppress(CheckpointError):
-        return record_file.read_head(path, prefix, files)
-    return None
 
 
 def _digest(prefix: str, files: Files) -> str | None:

@@ -1,57 +1,117 @@
 """Finds the checkpoints of a directory from its listing.
 
 TensorFlow reads the state file instead, which may be lost, stale or copied from another run. A
-checkpoint is *committed* where tfckpt's commit record lies beside its index, and *foreign* where
-plain TensorFlow wrote it. A record and data without an index are *damaged*: leaving such a
-checkpoint out would make the run start from scratch. Data alone is *torn*: plain TensorFlow was
-interrupted while it saved or deleted. What tfckpt has not finished has a mark
-(:mod:`tfckpt.stored.commits.commit`) and is not listed while it has no index. No file is opened,
-and no name is treated as a glob pattern.
+checkpoint is *committed* where tfckpt's commit record lies beside its index, or its draft as after
+a loss of power, and *foreign* where plain TensorFlow wrote it. A record and data without an index
+are *damaged*: leaving such a checkpoint out would make the run start from scratch. Data alone is
+*torn*: plain TensorFlow was interrupted while it saved or deleted. What tfckpt has not finished has
+a mark (:mod:`tfckpt.stored.commits.commit`) and is not listed while it has no index. No file is
+opened, and no name is treated as a glob pattern.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
+import operator
 import re
-from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import CheckpointNotFoundError
-from tfckpt.stored.commits.record_file import MARK, SUFFIX
+from tfckpt.stored.commits.record_file import DRAFT, MARK, SUFFIX, CommitRecord
 from tfckpt.stored.io.explain import DATA
 from tfckpt.stored.io.files import LOCAL, Files, join, reading
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 # Eighteen digits, as save counters have 64 bits.
 _BASE = re.compile(r"(?P<name>.*)-(?P<number>[0-9]{1,18})", re.DOTALL)
 _INDEX = ".index"
-_ENDS = {end.rpartition(".")[2]: end for end in (_INDEX, SUFFIX, MARK)}
+_ENDS = {end.rpartition(".")[2]: end for end in (_INDEX, SUFFIX, DRAFT, MARK)}
 _DATA = re.compile(rf"(?P<base>.*){DATA}", re.DOTALL)
 
 
-class CheckpointKind(str, Enum):
-    """The kind of a checkpoint, as far as its file names show."""
-
-    COMMITTED = "committed"
-    FOREIGN = "foreign"
-    DAMAGED = "damaged"
-    TORN = "torn"
-
-    __str__ = str.__str__
+COMMITTED, FOREIGN, UNCOMMITTED = "committed", "foreign", "uncommitted"
+DAMAGED, TORN = "damaged", "torn"
+_UNRECORDED = CommitRecord()
 
 
-class Candidate(NamedTuple):
-    """A checkpoint; ``prefix`` is ``<directory>/<checkpoint_name>-<number>``."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class CheckpointInfo:
+    """A checkpoint of a directory: what file names say; then its record; then, if listed, the rest.
 
-    number: int
+    Attributes:
+        prefix: its path.
+        number: None where its name has none.
+        state: ``committed``, ``foreign``, ``uncommitted``, ``damaged`` or ``torn``.
+        head: its record without values, where it can be read.
+        nbytes: total size of its files, without those that an older checkpoint has, too.
+        time: Unix time of the save, from the record or else from its newest file.
+        problem: what is wrong with it; "" if nothing.
+        best_by: the metric by which it is the best of its run; "" if it is not.
+        kept: the retention rules that keep it; None where no rules were given.
+        delete: whether these rules would delete it; None where none were given.
+        next: whether they would after one more save; None where none were given.
+        files: what identifies each of its files → the size.
+        shared: bytes of those that an older checkpoint has, too, and its path.
+    """
+
     prefix: str
-    kind: CheckpointKind
+    number: int | None
+    state: str
+    head: CommitRecord | None = None
+    nbytes: int = 0
+    time: float = 0.0
+    problem: str = ""
+    best_by: str = ""
+    kept: tuple[str, ...] | None = None
+    delete: bool | None = None
+    next: bool | None = None
+    files: Mapping[str, int] = dataclasses.field(default_factory=dict, repr=False)
+    shared: tuple[int, str] = (0, "")
+
+    @property
+    def record(self) -> CommitRecord:
+        """Its ``head``; an empty one where there is none."""
+        return self.head or _UNRECORDED
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """Those of its record."""
+        return self.record.metrics
+
+    def to_json(self) -> dict[str, Any]:
+        """One of the ``checkpoints`` in the document of ``tfckpt list --json``."""
+        record, utc, (shared, owner) = self.record, datetime.timezone.utc, self.shared
+        return {
+            "path": self.prefix,
+            "number": self.number,
+            "state": self.state,
+            "time": datetime.datetime.fromtimestamp(self.time, utc).isoformat(),
+            "step": record.step,
+            "epoch": record.epoch,
+            "metrics": dict(record.metrics),
+            "metadata": dict(record.metadata),
+            "best": bool(self.best_by),
+            "finite": record.finite,
+            "nbytes": self.nbytes,
+            "shared": {"nbytes": shared, "path": owner} if shared else None,
+            "problem": self.problem or None,
+            "kept": None if self.kept is None else list(self.kept),
+            "delete": self.delete,
+            "next": self.next,
+            "best_by": self.best_by or None,
+            "preserved": record.number in record.preserved,
+            "versions": dict(record.versions),
+            "lineage": list(map(dataclasses.asdict, record.lineage)),
+            "run": record.run,
+        }
 
 
 def candidates(
     directory: str, checkpoint_name: str | None = "ckpt", files: Files = LOCAL
-) -> list[Candidate]:
+) -> list[CheckpointInfo]:
     """The checkpoints of a directory, torn ones included, highest number first; [] where there are
     none.
 
@@ -61,7 +121,9 @@ def candidates(
     return listed(directory, _listing(directory, files), checkpoint_name)
 
 
-def listed(directory: str, names: Iterable[str], checkpoint_name: str | None) -> list[Candidate]:
+def listed(
+    directory: str, names: Iterable[str], checkpoint_name: str | None
+) -> list[CheckpointInfo]:
     """The same of a directory with these names."""
     parts: dict[str, set[str]] = {part: set() for part in (*_ENDS.values(), "")}
     for name in names:
@@ -74,6 +136,7 @@ def listed(directory: str, names: Iterable[str], checkpoint_name: str | None) ->
         elif name.endswith(end):
             parts[end].add(name.removesuffix(end))
     indexed, recorded = parts[_INDEX], parts[SUFFIX]
+    committed = indexed & (recorded | parts[DRAFT])
     # Data beside a mark is being written or removed.
     data_alone = parts[""] - indexed - (parts[MARK] - recorded)
     result, directory = [], join(directory, "")
@@ -82,11 +145,11 @@ def listed(directory: str, names: Iterable[str], checkpoint_name: str | None) ->
         if match is None or checkpoint_name not in (None, match["name"]):
             continue
         if base in indexed:
-            kind = CheckpointKind.COMMITTED if base in recorded else CheckpointKind.FOREIGN
+            state = COMMITTED if base in committed else FOREIGN
         else:
-            kind = CheckpointKind.DAMAGED if base in recorded else CheckpointKind.TORN
-        result.append(Candidate(int(match["number"]), directory + base, kind))
-    return sorted(result, reverse=True)
+            state = DAMAGED if base in recorded else TORN
+        result.append(CheckpointInfo(directory + base, int(match["number"]), state))
+    return sorted(result, key=operator.attrgetter("number", "prefix"), reverse=True)
 
 
 def highest_number(
@@ -111,10 +174,10 @@ def _listing(directory: str, files: Files) -> list[str]:
         except FileNotFoundError:
             return []
         except NotADirectoryError:
-            from tfckpt.stored.io.explain import Audience, look
+            from tfckpt.stored.io.explain import look
 
             findings = look(directory, files)
             hint = "use another directory, or move the file away"
             if findings.others:
-                hint = findings.others[0].how(Audience.CONFIG, directory)
+                hint = findings.others[0].how(directory)
             raise CheckpointNotFoundError(findings.state, path=directory, hint=hint) from None

@@ -25,6 +25,7 @@ import os
 import re
 import sys
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
@@ -86,9 +87,9 @@ _DECODER = msgspec.json.Decoder(list[_Entry])
 _ENCODER = msgspec.json.Encoder()
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class CommitRecord:
-    """What a save records about itself.
+    """What a save records about itself: its caller begins it, and each station adds what it knows.
 
     Attributes:
         number: of the checkpoint, TensorFlow's ``save_counter``.
@@ -112,10 +113,10 @@ class CommitRecord:
         outputs: what the models returned for the batch of ``probe=``; None without one.
     """
 
-    number: int
-    inventory: Inventory
-    index_sha256: str
-    created: str
+    number: int = 0
+    inventory: Inventory = dataclasses.field(default_factory=partial(Inventory, "", {}))
+    index_sha256: str = ""
+    created: str = ""
     step: int | None = None
     epoch: int | None = None
     metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
@@ -384,7 +385,7 @@ def read(prefix: str, files: Files = LOCAL, digest: str | None = None) -> Commit
     prefix, wherever the checkpoint was written.
     """
     for path in (path_of(prefix), prefix + DRAFT, path_of(prefix)):  # a draft becomes the record
-        record = _read(path, prefix, files) if path != prefix + DRAFT else _draft(prefix, files)
+        record = _read(path, prefix, files) if path != prefix + DRAFT else read_draft(prefix, files)
         if record is not None:
             digest = digest or index_digest(prefix, files)
             if record.index_sha256 == digest:
@@ -392,9 +393,10 @@ def read(prefix: str, files: Files = LOCAL, digest: str | None = None) -> Commit
     return None
 
 
-def _draft(prefix: str, files: Files) -> CommitRecord | None:
-    with contextlib.suppress(CheckpointError):  # it may be half written
-        return _read(prefix + DRAFT, prefix, files)
+def read_draft(prefix: str, files: Files, *, head: bool = False) -> CommitRecord | None:
+    """The record that is not in place; None where there is none, or half of one."""
+    with contextlib.suppress(CheckpointError):
+        return _read(prefix + DRAFT, prefix, files, head=head)
     return None
 
 
@@ -406,9 +408,15 @@ def names_of(prefix: str, files: Files = LOCAL) -> dict[str, str]:
     return {}
 
 
-def read_head(path: str, prefix: str, files: Files = LOCAL) -> CommitRecord | None:
+def read_head(prefix: str, files: Files = LOCAL) -> CommitRecord | None:
     """The record without its values, which is cheap to read; None where there is none."""
-    return _read(path, prefix, files, head=True)
+    if (record := _read(path_of(prefix), prefix, files, head=True)) is not None:
+        return record
+    draft = read_draft(prefix, files, head=True)
+    with contextlib.suppress(CheckpointError):
+        if draft is not None and draft.index_sha256 == index_digest(prefix, files):
+            return draft
+    return None
 
 
 def _read(path: str, prefix: str, files: Files, *, head: bool = False) -> CommitRecord | None:
@@ -424,7 +432,7 @@ def parts(prefix: str, names: set[str], files: Files = LOCAL) -> list[str]:
     """The file names of a checkpoint, in the listing ``names``: record, index, then the others."""
     name, head = os.path.split(prefix)[1], None
     with contextlib.suppress(CheckpointError):
-        head = read_head(path_of(prefix), prefix, files)
+        head = read_head(prefix, files)
     return parts_of(name, names, data_files(names).get(name, ()), head)
 
 

@@ -88,7 +88,7 @@ class WriterLock:
 
     def _take(self) -> FileLock:
         try:
-            lock = FileLock(self._path, os.O_CREAT)
+            lock = FileLock(self._path, os.O_CREAT, durable=False)
         except NotAFileError as error:
             message = f"{self._path}: is not a regular file and cannot be used as a lock"
             hint = "Nothing was written to it. Remove it, or save into another directory."
@@ -120,7 +120,7 @@ class WriterLock:
             if before := _Holder.read(lock.read(_MAX_BYTES)):
                 logging.info("%s: takes over the lock left by %s", self._directory, before)
             signed = msgspec.json.encode(_Holder.this_process())
-            lock.write(signed + b"\n")  # on disk, so that others on NFS see it
+            lock.write(signed + b"\n")
         return lock
 
 

@@ -12,7 +12,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.core.inventory import snake_case
-from tfckpt.core.names import NodeKind, holds_weights, walk
+from tfckpt.core.names import NodeKind, walk, with_weights
 from tfckpt.core.topology import Graph, LayerCall, Tensor, wires
 from tfckpt.stored.formats.keras_layers import holds_values
 
@@ -45,14 +45,15 @@ def wire(configs: Sequence[tuple[Node, Mapping[str, Any]]]) -> None:
     below = (
         node for model, _ in configs for node in walk(model) if node.kind is not NodeKind.VALUE
     )
-    elsewhere = {node.label for node in below if node.label and holds_weights(node)}
+    holding = with_weights(model for model, _ in configs)
+    elsewhere = {node.label for node in below if node.label and id(node) in holding}
     for model, settings in configs:
         layers = {text(layer, "name"): layer for layer in _layers(settings)}
-        nodes = {node.label: node for node in model.layers if holds_weights(node)}
+        weighty = [node for node in model.layers if id(node) in holding]
+        nodes = {node.label: node for node in weighty}
         others = layers.keys() - nodes.keys()
         classes = {snake_case(_class(layers[name])) for name in others}
-        distinct = len(nodes) == sum(map(holds_weights, model.layers))
-        complete = distinct and nodes.keys() <= layers.keys()
+        complete = len(nodes) == len(weighty) and nodes.keys() <= layers.keys()
         if complete and not others & elsewhere and not any(map(holds_values, classes)):
             with contextlib.suppress(_AmbiguousConfigError, RecursionError):
                 model.wires = wires(_graph(settings, layers), nodes)

@@ -198,6 +198,7 @@ class _Parts:
         root = _merged(self._files)
         all_bases = KERAS_BASES | set(bases)
         first = self._files[0]
+        _refuse_lora(root, self._path)
         if keras2_h5.is_legacy(root):
             inventory, kind = keras2_h5.read(first, self._path, all_bases), "keras_h5"
         elif any(keras_objects.VARS in dataset.path.split("/") for dataset in root.walk()):
@@ -208,6 +209,14 @@ class _Parts:
             hint = "Read its arrays with h5py."
             raise UnsupportedCheckpointError(message, path=self._path, hint=hint)
         return StoredCheckpoint(self._path, inventory, values, kind)
+
+
+def _refuse_lora(root: H5Group, path: str) -> None:
+    """Raise for a file of KerasHub's ``Backbone.save_lora_weights``."""
+    if len(root.groups) == 1 and root.dataset(f"lora/{keras_objects.VARS}/rank"):
+        message = "holds LoRA factors by the position of their layers, as KerasHub writes them"
+        hint = f"KerasHub reads its own: `model.backbone.load_lora_weights({path!r})`"
+        raise UnsupportedCheckpointError(message, path=path, hint=hint)
 
 
 def _merged(files: list[Hdf5]) -> H5Group:

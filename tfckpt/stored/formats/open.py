@@ -1,8 +1,8 @@
 """Opens a checkpoint of any supported format.
 
-The format is detected from file names and the first and last bytes of a file, never from a suffix.
-A name with an index file is a bundle, whatever other files share the name. A checkpoint of several
-files is opened by its prefix; the path of one of these files is refused, with the prefix.
+The format is detected from file names and the first bytes of a file, never from a suffix.
+A name with an index file is a bundle, whatever other files share the name. What no format matches
+is opened as a bundle too, whose error says what it is.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from tfckpt.core.gc_pause import gc_paused
 from tfckpt.errors import CheckpointError, DamagedCheckpointError
 from tfckpt.stored.bundles.bundle import index_path
 from tfckpt.stored.bundles.keys import OBJECT_GRAPH
-from tfckpt.stored.bundles.table import looks_like_table
 from tfckpt.stored.formats.checkpoint import Opening, StoredCheckpoint
 from tfckpt.stored.formats.tensorflow import is_saved_model, open_bundle
-from tfckpt.stored.io.explain import KERAS_FILES, SUFFIX, VARIABLES, orbax_step, shards_of
+from tfckpt.stored.io.explain import KERAS_FILES, SUFFIX, VARIABLES, orbax_step
 from tfckpt.stored.io.files import LOCAL, Files
 
 if TYPE_CHECKING:
@@ -63,23 +62,21 @@ def _opener(path: str, files: Files) -> Callable[[str, Opening], StoredCheckpoin
         return open_saved_model
     if indexed or SUFFIX.search(path):
         return open_bundle
-    content = _ends(path, files)
-    if content is None and orbax_step(path, files):
+    head = _head(path, files)
+    if head is None and orbax_step(path, files):
         from tfckpt.stored.formats.orbax import open_orbax
 
         return open_orbax
-    if content == (b"", b"") and path.endswith(KERAS_FILES):
+    if head == b"" and path.endswith(KERAS_FILES):
         hint = "The writer may have been interrupted; save or copy the file again."
         raise DamagedCheckpointError("is an empty file", path=path, hint=hint)
-    content = content or _ends(next(iter(shards_of(path, files)), ""), files)
-    return open_bundle if content is None else _opener_of(*content)
+    return open_bundle if head is None else _opener_of(head)
 
 
-def _opener_of(head: bytes, tail: bytes) -> Callable[[str, Opening], StoredCheckpoint]:
+def _opener_of(head: bytes) -> Callable[[str, Opening], StoredCheckpoint]:
     # Imported on demand: all imports together take longer than opening a small checkpoint.
     from tfckpt.stored.formats import hdf5, keras_files
     from tfckpt.stored.formats.safetensors import looks_like_safetensors, open_safetensors
-    from tfckpt.stored.formats.saver_v1 import open_saver_v1
 
     magics = {
         hdf5.MAGIC: keras_files.open_hdf5,
@@ -89,14 +86,12 @@ def _opener_of(head: bytes, tail: bytes) -> Callable[[str, Opening], StoredCheck
     for magic, opener in magics.items():
         if head.lstrip().startswith(magic):
             return opener
-    if looks_like_safetensors(head):
-        return open_safetensors
-    return open_saver_v1 if looks_like_table(tail) else open_bundle
+    return open_safetensors if looks_like_safetensors(head) else open_bundle
 
 
-def _ends(path: str, files: Files) -> tuple[bytes, bytes] | None:
-    """The first and last bytes of a file; None where no file can be read."""
+def _head(path: str, files: Files) -> bytes | None:
+    """The first bytes of a file; None where no file can be read."""
     suppress = contextlib.suppress(OSError, CheckpointError)
     with suppress, contextlib.closing(files.open_read(path)) as handle:
-        return handle.pread(0, _PEEK), handle.pread(max(handle.size - _PEEK, 0), _PEEK)
+        return handle.pread(0, _PEEK)
     return None

@@ -1,8 +1,9 @@
 """Canonical names of values without an object graph, from their keys: TF1's, for example.
 
-``dense/kernel`` is ``model/dense/kernel``, and ``dense/kernel/Adam`` is its slot ``momentum``.
-TF1's ``global_step`` is the optimizer's ``iterations``. Several optimizers in one file are below
-``optimizer`` by class: ``optimizer/ftrl/linear/…``.
+``dense/kernel`` is ``model/dense/kernel``. No optimizer of Keras continues one of TF1, or of Keras
+in graph mode: their values are recognized, ``optimizer/tf1/dense/kernel/Adam``, so that a restore
+can say that they stay in the file. Moving averages are weights, whoever made them:
+``optimizer/moving_average/dense/kernel``.
 """
 
 from __future__ import annotations
@@ -13,20 +14,31 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tfckpt.core.inventory import Entry, Inventory, Role
 from tfckpt.core.names import MODEL, OPTIMIZER
-from tfckpt.core.optimizer_names import optimizer_value, slot_tail
+from tfckpt.core.optimizer_names import AVERAGE, OF_TF1, optimizer_value, slot_tail
 from tfckpt.core.text import free_name
 from tfckpt.stored.formats.tf1_layers import DEEPEST, KeyLayers
-from tfckpt.stored.formats.tf1_slots import SlotKey, Solver, class_of, find_slots
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Mapping
 
     from tfckpt.core.inventory import Root, Shape
 
-GLOBAL_STEP = "global_step"
-_POWER = re.compile(r"beta[12]_power(?:_(?P<number>[0-9]{1,4}))?")
-# Values that show that a scope named after an optimizer belongs to one.
-_OWN = ("iter", "iterations", "learning_rate", "lr", "decay")
+# The last part of a slot's key, after its variable: tensorflow/python/training/slot_creator.py,
+# tensor2tensor, and what users call their own, ``LazyAdam``.
+_OPTIMIZER = (
+    r"(?i:[^/]*(?:adam|momentum|rmsprop|adagrad|optimizer)[^/]*"
+    r"|(?:adadelta|adafactor|ftrl|lamb|lars|sgd)(?:_[0-9]+)?)"
+)
+_SLOT = re.compile(rf"{_OPTIMIZER}|(?:adam|lamb)_[mv]")  # the second one is BERT's
+_AVERAGE = re.compile(r"(?i)(?:exponential_?moving_?average|ema|(?:moving_?)?average)(?:_[0-9]+)?")
+_OF_MESH = re.compile(r"(?P<of>.+)_slot_(?:vr|vc|v|m)", re.DOTALL)
+_OF_PART = re.compile(r"/t_[0-9]{1,4}\Z")  # of a partitioned variable: dense/kernel/t_0/Adagrad
+# Keras's slots in graph mode, ``training/Adam/dense/kernel/m``, later ``Adam/m/dense/kernel``.
+_WORDS = frozenset(
+    {"m", "v", "u", "vhat", "rms", "mg", "momentum", "velocity"}
+    | {"accumulator", "linear", "accum_grad", "accum_var"}
+)
+_COUNTER = re.compile(r"(?:.*/)?(?:global_step|beta[12]_power(?:_[0-9]+)?)")
 
 
 class ListedValue(Protocol):
@@ -61,12 +73,11 @@ def name_keys(
     keys = _names(values)
     live_roots = list((roots or {}).values())
     kinds = Counter(root.kind for root in live_roots)
-    shapes = {name: values[key].shape for name, key in keys.items()}
     if roots is not None and not kinds[MODEL] and not kinds[OPTIMIZER]:
         meanings = {name: _Meaning(name, Role.WEIGHT) for name in keys}
         return Inventory(source, _entries(meanings, keys, values))
-    state = _State(shapes)
-    own = [name for name in keys if name not in state.slots and name not in state.scalars]
+    state, averages = _optimizer_values({name: values[key].shape for name, key in keys.items()})
+    own = [name for name in keys if name not in state and name not in averages]
     if roots is not None and not kinds[MODEL]:
         variables, containers = {name: name for name in own}, {}
     else:
@@ -75,13 +86,11 @@ def name_keys(
         variables = {name: _rooted(layers.rename(name), apart) for name in own}
         containers = {_rooted(path, apart): held for path, held in layers.containers.items()}
     meanings = {name: _Meaning(full, Role.WEIGHT) for name, full in variables.items()}
-    meanings.update(state.meanings(variables))
-    return Inventory(
-        source,
-        _entries(meanings, keys, values),
-        containers,
-        optimizers={path: solver.label for solver, path in state.paths.items()},
-    )
+    meanings.update((name, _Meaning(f"{OF_TF1}{name}", Role.SLOT)) for name in state)
+    for name, of in averages.items():
+        full = f"{OPTIMIZER}/{AVERAGE}{slot_tail(variables[of])}"
+        meanings[name] = _Meaning(full, Role.SLOT, AVERAGE, variables[of])
+    return Inventory(source, _entries(meanings, keys, values), containers)
 
 
 def _rooted(path: str, apart: Collection[str]) -> str:
@@ -116,95 +125,67 @@ def _entries(
     return entries
 
 
-class _State:
-    """The optimizer state among the keys.
+def _optimizer_values(shapes: Mapping[str, Shape]) -> tuple[set[str], dict[str, str]]:
+    """The names of an optimizer's values, and of each moving average with its variable.
 
-    Attributes:
-        slots: name → slot.
-        scalars: name → its optimizer (None if unknown), and its name in the optimizer.
-        paths: optimizer → canonical path.
+    A name is that of a slot only if its variable is in the file, with a shape that fits.
+
+    >>> shapes = {"a/w": (2,), "a/w/Adam": (2,), "a/w/EMA": (2,), "w/Adam": (2,), "Adam/iter": ()}
+    >>> state, averages = _optimizer_values(shapes)
+    >>> sorted(state), averages
+    (['Adam/iter', 'a/w/Adam'], {'a/w/EMA': 'a/w'})
     """
-
-    def __init__(self, shapes: Mapping[str, Shape]) -> None:
-        self._shapes = shapes
-        self.slots: Mapping[str, SlotKey] = find_slots(shapes)
-        with_slots = {slot.solver for slot in self.slots.values() if slot.solver is not None}
-        scopes = self._scopes({solver.scope: solver for solver in sorted(with_slots, reverse=True)})
-        solvers = sorted(with_slots | set(scopes.values()))
-        self.paths: Mapping[Solver, str] = _paths(solvers)
-        self.scalars: Mapping[str, tuple[Solver | None, str]] = dict(self._own(solvers, scopes))
-
-    def meanings(self, variables: Mapping[str, str]) -> Iterator[tuple[str, _Meaning]]:
-        """``(name, meaning)`` of all optimizer state, for the variables' canonical names."""
-        for name, slot in self.slots.items():
-            path = OPTIMIZER if slot.solver is None else self.paths[slot.solver]
-            of = variables[slot.of]
-            full = f"{path}/{slot.slot}{slot_tail(of)}"
-            yield name, _Meaning(full, Role.SLOT, slot.slot, of)
-        for name, (solver, word) in self.scalars.items():
-            path = OPTIMIZER if solver is None else self.paths[solver]
-            value, role = optimizer_value(word)
-            yield name, _Meaning(f"{path}/{value}", role)
-
-    def _scopes(self, by_scope: Mapping[str, Solver]) -> dict[str, Solver]:
-        """Scopes that are named after an optimizer and have an optimizer's values → optimizer."""
-        scopes = {}
-        for name, shape in self._shapes.items():
-            scope, _, last = name.rpartition("/")
-            label = class_of(scope.rpartition("/")[2]) if last in _OWN and not shape else None
-            if label is not None:
-                scopes[scope] = by_scope.get(scope, Solver(scope, label))
-        return scopes
-
-    def _own(
-        self, solvers: Sequence[Solver], scopes: Mapping[str, Solver]
-    ) -> Iterator[tuple[str, tuple[Solver | None, str]]]:
-        counted = set()
-        for name in self._shapes:
-            if name in self.slots:
-                continue
-            head, _, last = name.rpartition("/")
-            if match := _POWER.fullmatch(last):
-                yield name, (_beta_optimizer(head, int(match["number"] or 0), solvers), last)
-                continue
-            scope = next((s for s in _above(name) if s in scopes), None)
-            if scope is not None:
-                word = name.removeprefix(f"{scope}/")
-                if optimizer_value(word)[1] is Role.ITERATIONS:
-                    counted.add(scopes[scope])
-                yield name, (scopes[scope], word)
-        if GLOBAL_STEP in self._shapes and GLOBAL_STEP not in self.slots:
-            alone = solvers[0] if len(solvers) == 1 else None
-            word = GLOBAL_STEP if alone in counted else "iterations"
-            yield GLOBAL_STEP, (alone, word)
+    state = {name for name, shape in shapes.items() if not shape and _is_setting(name)}
+    averages = {}
+    for name, shape in shapes.items():
+        if name.count("/") > DEEPEST:
+            continue
+        head, _, last = name.rpartition("/")
+        if _AVERAGE.fullmatch(last):
+            if (of := _owner(head, shapes)) and shapes[of] == shape:
+                averages[name] = of
+        elif _SLOT.fullmatch(last):
+            of = _owner(head, shapes) or _owner(_OF_PART.sub("", head), shapes)
+            factored = "adafactor" in last.lower()
+            if of and (shapes[of] == shape or (factored and _factored(shape, shapes[of]))):
+                state.add(name)
+        elif mesh := _OF_MESH.fullmatch(name):
+            if (of := _owner(mesh["of"], shapes)) and _factored(shape, shapes[of]):
+                state.add(name)
+        elif _of_keras(name, shapes):
+            state.add(name)
+    state.update(name for name, of in averages.items() if of in state or of in averages)
+    return state, {name: of for name, of in averages.items() if name not in state}
 
 
-def _above(name: str) -> Iterator[str]:
-    while "/" in name and name.count("/") <= DEEPEST:
-        name = name.rpartition("/")[0]
-        yield name
+def _is_setting(name: str) -> bool:
+    """Whether a scalar has the name of a counter or hyperparameter."""
+    scope, _, last = name.rpartition("/")
+    own = optimizer_value(last)[1] is not Role.SLOT
+    below = own and _SLOT.fullmatch(scope.rpartition("/")[2])
+    return bool(below or _COUNTER.fullmatch(name))
 
 
-def _beta_optimizer(scope: str, number: int, solvers: Sequence[Solver]) -> Solver | None:
-    """The optimizer of the powers of beta in a scope: the scope's own, else the only one."""
-    candidates = [solver for solver in solvers if solver.scope == scope] or solvers
-    numbered = [solver for solver in candidates if solver.number == number] or candidates
-    return numbered[0] if len(numbered) == 1 else None
+def _of_keras(name: str, shapes: Mapping[str, Shape]) -> bool:
+    """Whether it is a slot of Keras in graph mode, below the scope of an optimizer."""
+    parts = name.split("/")
+    if _WORDS.isdisjoint(parts):
+        return False
+    below = [parts[at:] for at, scope in enumerate(parts[:-1], 1) if _SLOT.fullmatch(scope)]
+    ways = [way for rest in below for way in ((rest[0], rest[1:]), (rest[-1], rest[:-1]))]
+    return any(w in _WORDS and shapes.get("/".join(of)) == shapes[name] for w, of in ways)
 
 
-def _paths(solvers: Sequence[Solver]) -> dict[Solver, str]:
-    """Canonical paths: ``optimizer`` if there is only one, else by class, else by scope."""
-    if len(solvers) == 1:
-        return {solvers[0]: OPTIMIZER}
-    labels = Counter(solver.label for solver in solvers)
-    scopes = Counter(solver.scope for solver in solvers)
-    paths: dict[Solver, str] = {}
-    for index, solver in enumerate(solvers):
-        if solver.label and labels[solver.label] == 1:
-            word = solver.label
-        elif solver.scope and scopes[solver.scope] == 1:
-            word = solver.scope
-        else:
-            word = f"{solver.label or OPTIMIZER}_{index}"
-        paths[solver] = f"{OPTIMIZER}/{word}"
-    return paths
+def _owner(head: str, shapes: Mapping[str, Shape]) -> str:
+    """The longest suffix of a path that is the name of a variable; ``""`` for none."""
+    while head and head not in shapes:
+        head = head.partition("/")[2]
+    return head
+
+
+def _factored(shape: Shape, variable: Shape | None) -> bool:
+    """Whether it is the shape of Adafactor's rows or columns, or that of the variable."""
+    if variable is None or len(variable) < 2:
+        return shape == variable
+    rows, columns = variable[:-1], variable[:-2] + variable[-1:]
+    return shape in (rows, columns, variable[1:], variable[:1], variable)

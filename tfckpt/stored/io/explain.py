@@ -1,12 +1,9 @@
-"""Explains a path where no checkpoint is, and suggests the right one.
+"""Explains a path where no checkpoint is: what lies there, and how to restore from it.
 
-A prefix may be one file of a checkpoint, a directory, a file of another format; TensorFlow's
-reactions range from a message about another format to silence: ``restore("ckpt-1.index")`` restores
-nothing. A directory may be new, misspelled, relative to another working directory, or written by
-another tool; training would start from scratch in all of these cases, but only the first one is
-intended. Only the path, the names beside it, the first and last bytes of a file, the epoch counter
-of Keras's BackupAndRestore and TensorFlow's state file are read, and only a part of a large
-directory.
+A prefix may be one file of a checkpoint, a directory, a file of another format. A directory may be
+new, misspelled, relative to another working directory, or written by another tool; training would
+start from scratch in all of these cases, but only the first one is intended. Only names, the first
+and last bytes of a file and TensorFlow's state file are read.
 """
 
 from __future__ import annotations
@@ -17,7 +14,6 @@ import json
 import os
 import re
 import shlex
-from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.core.similar import near_paths, near_words, question
@@ -28,7 +24,7 @@ from tfckpt.errors import (
     DamagedCheckpointError,
     UnsupportedCheckpointError,
 )
-from tfckpt.stored.io.files import absolute, content, join, reading
+from tfckpt.stored.io.files import absolute, join, reading
 from tfckpt.stored.io.state_file import read_state
 
 if TYPE_CHECKING:
@@ -44,8 +40,11 @@ SUFFIX = re.compile(rf"(?:\.index|{DATA}|\.meta|\.tfckpt\.json)\Z")
 # Inside of a SavedModel directory.
 VARIABLES = "/variables/variables"
 SAVED_MODELS = ("saved_model.pb", "saved_model.pbtxt")
-# A file of TF1's Saver, version 1, which returns the name with question marks for the number.
-_SHARD = re.compile(r"(?P<of>.*)-(?P<number>[0-9]{5}|\?{5})-of-(?P<total>[0-9]{5})", re.DOTALL)
+# The end of a LevelDB table: of an index, or of a whole checkpoint in TF1's format version 1.
+TABLE_END = bytes.fromhex("57fb808b247547db")
+_INDEX_FIELD = b"\x08"  # the first one of the header in an index; after the lengths of its entry
+# After the prefix in the name of one of several files in that format, and of all of them.
+_V1_SHARD = re.compile(r"-(?:[0-9]{5}|\?{5})(?P<of>-of-[0-9]{5})\Z")
 _SHOWN = 5
 _GZIP = b"\x1f\x8b"
 # Suffixes of Keras files, and others, that are a checkpoint each.
@@ -55,10 +54,14 @@ SINGLE_FILES = (*KERAS_FILES, *_SAFETENSORS)
 SHARD = re.compile(r"_[0-9]{5}\.weights\.h5\Z|-[0-9]{5}-of-[0-9]{5}\.safetensors\Z")
 _INDEX, _META, _STATE = ".index", ".meta", "checkpoint"
 _NUMBERED = re.compile(r"(?P<name>.*)-[0-9]{1,18}", re.DOTALL)
-# keras/src/callbacks/backup_and_restore.py; tf_keras/src/distribute/worker_training_state.py
-_BACKUP = ("latest.weights.h5", "training_metadata.json")
-_BACKUP_OF_TF_KERAS = "chief"
-_ITS_COUNTERS = ("ckpt_saved_batch", "ckpt_saved_epoch", "train_counter")
+# Files that are a checkpoint each, and who writes them: keras/src/callbacks/backup_and_restore.py
+_WRITERS: tuple[tuple[str | tuple[str, ...], str], ...] = (
+    ("latest.weights.h5", "Keras's BackupAndRestore"),
+    (KERAS_FILES, "Keras's ModelCheckpoint or model.save"),
+    (_SAFETENSORS, "safetensors"),
+)
+_BACKUP_OF_TF_KERAS = "chief"  # tf_keras/src/distribute/worker_training_state.py
+_V1 = "TF1's Saver, format version 1"
 _ORBAX = {"_CHECKPOINT_METADATA", "_METADATA", "manifest.ocdbt"}
 # In each step that keras/src/callbacks/orbax_checkpoint.py writes.
 ORBAX_TREE = "pytree"
@@ -69,15 +72,6 @@ _PLAIN = re.compile(r"[\w/.][\w/.-]*")  # needs no quotes in YAML
 _PROBED = 20
 
 
-class Audience(Enum):
-    """The audience of a hint."""
-
-    CONFIG = "a config that finds no checkpoint and may not go on without one"
-    RUN = "the same, of a run that saves into that directory"
-    TRAINING = "a training that goes on without one"
-    COMMAND = "a command line that is to show one"
-
-
 class Finding(NamedTuple):
     """Something in the directory that holds values.
 
@@ -86,47 +80,33 @@ class Finding(NamedTuple):
         writer: the tool that wrote it, as in "written by ...".
         path: the path to restore from; "" where tfckpt cannot read it.
         checkpoint_name: the part before the number, for numbered checkpoints.
-        left_out: values that no model has.
-        epochs: number of trained epochs, None where unknown.
     """
 
     names: tuple[str, ...]
     writer: str
     path: str
     checkpoint_name: str = ""
-    left_out: tuple[str, ...] = ()
-    epochs: int | None = None
 
     def __str__(self) -> str:
         return f"{shown(self.names)} ({self.writer})" if self.writer else shown(self.names)
 
-    def how(self, audience: Audience, directory: str) -> str:
-        """How to restore from it, instead of from ``place``."""
+    def how(self, directory: str) -> str:
+        """How to restore from it; a run must find its own checkpoints first when restarted."""
         if not self.path:
             return (
                 "tfckpt cannot read this format; load it with the tool that wrote it, "
                 "then save it with tfckpt"
             )
-        if audience is Audience.COMMAND:
-            return f"`tfckpt inspect {shlex.quote(self.path)}` shows it"
-        rule, leave = "", f"[{', '.join(self.left_out)}]"
-        if audience is not Audience.TRAINING:
-            if self.checkpoint_name:
-                return f"to restore it, write `checkpoint_name: {self.checkpoint_name}`"
-            if self.left_out:
-                rule = f", policy: {{exclude_checkpoint: {leave}}}"
-            source = f"{{path: {_plain(self.path)}{rule}}}"
-            if audience is Audience.RUN:  # must find its own checkpoints when restarted
-                source = f"{{first_of: [{{directory: {_plain(directory)}}}, {source}]}}"
-            return f"to start from it, write `restore: {source}`"
-        if self.left_out:
-            rule = f", exclude_checkpoint={list(self.left_out)}"
-        call = f"call `tfckpt.restore({self.path!r}, model=model{rule})` before the training"
-        if self.epochs is not None:
-            call += f", and pass `initial_epoch={self.epochs}` to `fit`"
-        if self.checkpoint_name:
-            call += f"; to continue it, write `checkpoint_name: {self.checkpoint_name}`"
-        return f"to start from it, {call}"
+        if self.writer == _V1:
+            return f"`tfckpt inspect {shlex.quote(self.path)}` shows how TensorFlow converts it"
+        source = f"{{path: {_plain(self.path)}}}"
+        if self.path != directory:
+            source = f"{{first_of: [{{directory: {_plain(directory)}}}, {source}]}}"
+        call = f"`tfckpt.restore({self.path!r}, model)`, in a config `restore: {source}`"
+        if not self.checkpoint_name:
+            return f"to start from it: {call}"
+        go_on = f"to go on with it: `checkpoint_name: {self.checkpoint_name}`"
+        return f"{go_on}; only to start from it: {call}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,10 +130,11 @@ class Findings:
         """Whether it is more than a new or empty directory."""
         return bool(self.others or self.near) or self.state not in (_ABSENT, _EMPTY)
 
-    def lines(self, audience: Audience) -> list[str]:
+    @property
+    def lines(self) -> list[str]:
         """Sentences on what is there, how to restore from it, and which path may be meant."""
         what = f"{absolute(self.path)} {self.state}"
-        how = [other.how(audience, self.path) for other in self.others[:1]]
+        how = [other.how(self.path) for other in self.others[:1]]
         return [what, *how, *filter(None, [self.meant])]
 
     @property
@@ -187,27 +168,35 @@ def look(path: str, files: Files) -> Findings:
     return Findings(path, state, tuple(others), fresh)
 
 
-def is_checkpoint(path: str, files: Files) -> bool:
-    """Whether a path means a checkpoint, or a directory of them, and not a text file.
+class PathMeaning(NamedTuple):
+    """What a path means: a checkpoint, a directory of them, or neither, such as a text file.
 
-    The file content decides, except for names that only checkpoints have.
+    Attributes:
+        checkpoint: its path; of Orbax's directories that of a step; "" for none.
+        directory: whether it is a directory of checkpoints.
     """
+
+    checkpoint: str = ""
+    directory: bool = False
+
+
+def meaning_of(path: str, files: Files) -> PathMeaning:
+    """What a path means, by what is there; where nothing is, by names that only checkpoints have.
+
+    In a store nothing but a checkpoint or a directory is meant, so that files are not read.
+    """
+    if files.exists(path + _INDEX):
+        return PathMeaning(path)
+    if (names := _names(path, files)) is not None:
+        itself = path if not names.isdisjoint(SAVED_MODELS) else orbax_step(path, files)
+        return PathMeaning(itself, not itself)
     name = os.path.split(path)[1]
-    if SUFFIX.search(path) or path.endswith(SINGLE_FILES) or name == _STATE:
-        return True
-    if files.exists(path + _INDEX) or shards_of(path, files) or _names(path, files) is not None:
-        return True
+    if "://" in path or SUFFIX.search(path) or name.endswith(SINGLE_FILES) or name == _STATE:
+        return PathMeaning(path)
     suppress = contextlib.suppress(OSError, CheckpointError)
     with suppress, contextlib.closing(files.open_read(path)) as handle:
-        return b"\0" in handle.pread(0, _PEEK)
-    return False
-
-
-def is_directory(path: str, files: Files) -> bool:
-    """Whether it is a directory of checkpoints and not itself a checkpoint."""
-    names = _names(path, files)
-    other = names is None or not names.isdisjoint(SAVED_MODELS) or files.exists(path + _INDEX)
-    return not (other or orbax_step(path, files))
+        return PathMeaning(path if b"\0" in handle.pread(0, _PEEK) else "")
+    return PathMeaning()
 
 
 def orbax_step(path: str, files: Files) -> str:
@@ -290,69 +279,47 @@ def _belongs(name: str, claimed: set[str]) -> bool:
 
 
 def _others(path: str, names: set[str], files: Files) -> Iterator[Finding]:
-    if _BACKUP[0] in names:
-        epochs, present = _epochs(join(path, _BACKUP[1]), files), [n for n in _BACKUP if n in names]
-        writer = "Keras's BackupAndRestore"
-        yield Finding(tuple(present), writer, join(path, _BACKUP[0]), epochs=epochs)
-    if _BACKUP_OF_TF_KERAS in names and (backup := _at(join(path, _BACKUP_OF_TF_KERAS), files)):
-        writer = "tf_keras's BackupAndRestore"
-        yield Finding((_BACKUP_OF_TF_KERAS,), writer, backup, left_out=_ITS_COUNTERS)
     yield from _prefixes(path, names)
-    keras = [name for name in names if name.endswith(KERAS_FILES) and not SHARD.search(name)]
-    if keras := [name for name in _in_order(keras) if name not in _BACKUP]:
-        yield Finding(tuple(keras), "Keras's ModelCheckpoint or model.save", join(path, keras[-1]))
-    single = _in_order(name for name in names if name.endswith(_SAFETENSORS))
-    if single := [name for name in single if not SHARD.search(name)]:
-        yield Finding(tuple(single), "safetensors", join(path, single[-1]))
-    yield from _below(path, names, files)
+    left = {name for name in names if not SHARD.search(name)}
+    for endings, writer in _WRITERS:
+        if found := _in_order(name for name in left if name.endswith(endings)):
+            yield Finding(tuple(found), writer, join(path, found[-1]))
+            left.difference_update(found)
+    below: dict[str, dict[str, str]] = {}  # subdirectories that are a checkpoint each
+    for name in _in_order(names)[:_PROBED]:
+        inner = join(path, name)
+        inside = _names(inner, files) or set()
+        if not inside.isdisjoint(SAVED_MODELS):
+            below.setdefault("SavedModel", {})[name] = inner
+        elif not inside.isdisjoint(_ORBAX):
+            below.setdefault("Orbax", {})[name] = orbax_step(inner, files)
+        elif name == _BACKUP_OF_TF_KERAS and (backup := _at(inner, files)):
+            below.setdefault("tf_keras's BackupAndRestore", {})[name] = backup
+    for writer, paths in below.items():
+        newest = next(filter(None, reversed(paths.values())), "")
+        yield Finding(tuple(paths), writer, newest)
 
 
 def _prefixes(path: str, names: set[str]) -> Iterator[Finding]:
     """Checkpoints in TensorFlow's formats, grouped by name."""
-    families: dict[str, list[str]] = {}
-    indexed = {prefix.removesuffix(_INDEX) for prefix in names if prefix.endswith(_INDEX)}
-    first_version = {
-        prefix.removesuffix(_META) for prefix in names if prefix.endswith(_META)
-    } & names
-    for prefix in reversed(_in_order(indexed | first_version)):
+    families: dict[tuple[str, str], list[str]] = {}
+    indexed = {name.removesuffix(_INDEX) for name in names if name.endswith(_INDEX)}
+    with_meta = {name.removesuffix(_META) for name in names if name.endswith(_META)}
+    for prefix in reversed(_in_order(indexed | with_meta & names)):
         numbered = _NUMBERED.fullmatch(prefix) if prefix in indexed else None
-        families.setdefault(numbered["name"] if numbered else "", []).append(prefix)
-    for name, family in families.items():
-        meta = any(prefix + _META in names for prefix in family)
-        writer, newest = "TF1's Saver" if meta else "", join(path, family[0])
-        yield Finding(tuple(reversed(family)), writer, newest, checkpoint_name=name)
-
-
-def _below(path: str, names: set[str], files: Files) -> Iterator[Finding]:
-    """Subdirectories that are a checkpoint each."""
-    models, orbax = [], []
-    for name in _in_order(names)[:_PROBED]:
-        inside = _names(join(path, name), files) or set()
-        if not inside.isdisjoint(SAVED_MODELS):
-            models.append(name)
-        elif not inside.isdisjoint(_ORBAX):
-            orbax.append(name)
-    if models:
-        yield Finding(tuple(models), "SavedModel", join(path, models[-1]))
-    if orbax:
-        steps = filter(None, (orbax_step(join(path, name), files) for name in reversed(orbax)))
-        yield Finding(tuple(orbax), "Orbax", next(steps, ""))
-
-
-def _epochs(path: str, files: Files) -> int | None:
-    try:
-        epochs = json.loads(content(path, files)).get("epoch")
-    except (OSError, CheckpointError, ValueError, AttributeError):
-        return None
-    return epochs if type(epochs) is int and epochs >= 0 else None
+        writer = "TF1's Saver" if prefix in with_meta else ""
+        writer = writer if prefix in indexed else _V1
+        families.setdefault((numbered["name"] if numbered else "", writer), []).append(prefix)
+    for (name, writer), family in families.items():
+        yield Finding(tuple(reversed(family)), writer, join(path, family[0]), name)
 
 
 def _at(path: str, files: Files) -> str:
     """The checkpoint at a path, or the newest one in it; "" without any."""
     if files.exists(path + _INDEX):
         return path
-    found = [name for name in _names(path, files) or () if name.endswith(_INDEX)]
-    return join(path, _in_order(found)[-1].removesuffix(_INDEX)) if found else ""
+    found = _with_index(_names(path, files) or ())
+    return join(path, found[-1]) if found else ""
 
 
 def _held(path: str, files: Files) -> str:
@@ -391,8 +358,9 @@ def not_found(prefix: str, files: Files) -> CheckpointError:
     elif name in SAVED_MODELS and name in beside:
         message = "is the graph of a SavedModel, not its variables"
         hint = f"Use the directory, {directory or '.'!r}."
-    elif name in beside:
-        return _other_format(prefix, files)
+    elif (v1 := _v1_shards(name, beside)) or name in beside:
+        file, whole = v1 or (name, name)
+        return _other_format(join(directory, file), join(directory, whole), files)
     elif any(other.startswith(f"{name}.data-") for other in beside):
         message = f"the index file {name + '.index'!r} is missing, but data files exist"
         if name + ".tfckpt.json" in beside:
@@ -402,53 +370,6 @@ def not_found(prefix: str, files: Files) -> CheckpointError:
     else:
         hint = _similar(directory, name, beside) or _meant(prefix, files)
     return CheckpointNotFoundError(message, path=prefix, hint=hint)
-
-
-def shards_of(prefix: str, files: Files) -> list[str]:
-    """The existing files of a sharded TF1 checkpoint (version 1); its prefix may end with
-    ``-?????-of-00002``.
-    """
-    directory, name = os.path.split(prefix)
-    sharded = _SHARD.fullmatch(name)
-    if sharded and "?" not in sharded["number"]:
-        return []
-    of, total = (sharded["of"], sharded["total"]) if sharded else (name, None)
-    if not of or of.endswith(".data"):
-        return []
-    shards = []
-    for other in _names(directory, files) or ():
-        match = _SHARD.fullmatch(other)
-        if match and match["of"] == of and total in (None, match["total"]):
-            shards.append(join(directory, other))
-    return sorted(shards)
-
-
-def saver_v1_files(prefix: str, files: Files) -> list[str]:
-    """All files of a TF1 checkpoint (version 1), in order."""
-    directory, name = os.path.split(prefix)
-    sharded = _SHARD.fullmatch(name)
-    if sharded and sharded["number"].isdigit() and int(sharded["total"]) > 1:
-        message = f"is one of the {int(sharded['total'])} files of a TF1 checkpoint (version 1)"
-        hint = f"Use {join(directory, sharded['of'])!r}."
-        raise CheckpointNotFoundError(message, path=prefix, hint=hint)
-    shards = shards_of(prefix, files)
-    if not shards:
-        return [prefix]
-    totals = sorted({path[-5:] for path in shards})
-    if len(totals) > 1:
-        stem = shards[0][: -len("00000-of-00000")]
-        message = f"several checkpoints have this name, with {' and '.join(totals)} files"
-        raise CheckpointNotFoundError(
-            message, path=prefix, hint=f"Use '{stem}?????-of-{totals[0]}'."
-        )
-    stem, total = shards[0][: -len("00000-of-00000")], totals[0]
-    for number in range(int(total)):
-        path = f"{stem}{number:05d}-of-{total}"
-        if path not in shards:
-            message = "this file of the checkpoint is missing"
-            hint = "Copy it next to the other files; each file lists only its own values."
-            raise DamagedCheckpointError(message, path=path, hint=hint)
-    return shards
 
 
 def _with_index(names: Iterable[str]) -> list[str]:
@@ -483,9 +404,32 @@ def _meant(prefix: str, files: Files) -> str:
     return look(prefix, files).meant or f"There is no checkpoint in {directory or '.'!r}."
 
 
-def _other_format(path: str, files: Files) -> CheckpointError:
+def _v1_shards(name: str, beside: Iterable[str]) -> tuple[str, str] | None:
+    """The first of several files in TF1's format version 1, and TensorFlow's name for all."""
+    given = _V1_SHARD.search(name)
+    stem = name[: given.start()] if given else name
+    for other in sorted(beside):
+        found = _V1_SHARD.search(other.removeprefix(stem)) if other.startswith(stem) else None
+        if found and not found.start() and (not given or given["of"] == found["of"]):
+            return other, f"{stem}-?????{found['of']}"
+    return None
+
+
+# TensorFlow's own reader and writer: those of `tf.train.load_checkpoint` lack some dtypes.
+_CONVERT = """\
+TensorFlow converts it to {target!r}
+    import tensorflow as tf
+    types = tf.train.load_checkpoint({path!r}).get_variable_to_dtype_map()
+    names = {{"tensor_names": [*types], "shape_and_slices": [""] * len(types)}}
+    values = tf.raw_ops.RestoreV2(prefix={path!r}, dtypes=[*types.values()], **names)
+    tf.raw_ops.SaveV2(prefix={target!r}, tensors=values, **names)"""
+
+
+def _other_format(path: str, whole: str, files: Files) -> CheckpointError:
+    """The error for a file; ``whole`` is TensorFlow's name for the checkpoint it is of."""
     with reading(path), contextlib.closing(files.open_read(path)) as handle:
         head = handle.pread(0, 64)
+        tail = handle.pread(max(handle.size - len(TABLE_END), 0), len(TABLE_END))
     if head.startswith(LFS_POINTER):
         return CheckpointNotFoundError("is a Git LFS pointer", path=path, hint=LFS_HINT)
     if head.startswith(_GZIP):
@@ -495,4 +439,12 @@ def _other_format(path: str, files: Files) -> CheckpointError:
         message = "is the state file of a checkpoint directory, not a checkpoint prefix"
         hint = f"Use a checkpoint prefix, or the directory {os.path.split(path)[0] or '.'!r}."
         return CheckpointNotFoundError(message, path=path, hint=hint)
+    if tail == TABLE_END and head[3:4] == _INDEX_FIELD:
+        message = "is the index of a checkpoint, but is not named '….index'"
+        hint = "Name it like its data files, with `.index` for `.data-…`, and give the prefix."
+        return CheckpointNotFoundError(message, path=path, hint=hint)
+    if tail == TABLE_END:
+        message = "is a checkpoint in TF1's format version 1, which tfckpt does not read"
+        hint = _CONVERT.format(path=whole, target=f"{_V1_SHARD.sub('', whole)}-v2")
+        return UnsupportedCheckpointError(message, path=whole, hint=hint)
     return CheckpointNotFoundError("is not a file of a checkpoint", path=path)

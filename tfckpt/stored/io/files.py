@@ -1,10 +1,10 @@
 """The file system as tfckpt uses it: a small interface, so that tests can make each call fail.
 
 Reads are by offset (``pread``), so several threads may read one file. A file that readers look for
-is written atomically: temporary file, fsync, rename, fsync of the directory. Readers see the old
-content or the new one, and a return means that the content is on disk. Larger files are written in
-pieces under a temporary name, synced, and renamed by the caller. Temporary names end with eight
-hexadecimal digits and ``.tmp``, so that leftovers of a dead process can be recognized.
+is written atomically: temporary file, fsync, rename. Readers see the old content or the new one,
+after a loss of power, too; from the next fsync of the directory on it is the new one. Larger files
+are written in pieces and synced. Temporary names end with eight hexadecimal digits and ``.tmp``, so
+that leftovers of a dead process can be recognized.
 
 Refused: anything but a regular file where a file is expected. Symbolic links are followed for
 reading, since model caches consist of links, but never for writing. Opening a FIFO does not block.
@@ -109,7 +109,10 @@ class Files(Protocol):
         """Create a file for writing; fails where the name exists."""
 
     def write_atomic(self, path: str, data: bytes) -> None:
-        """Make ``data`` the durable content of ``path``, or leave the old content."""
+        """Make ``data`` the content of ``path``, or leave the old content.
+
+        A loss of power leaves one of both, the new one after ``fsync_dir``.
+        """
 
     def lock(self, path: str, new: bytes | None = None) -> LockedFile:
         """Lock a file that exists, or with ``new`` one that does not, which gets this content.
@@ -352,7 +355,6 @@ class LocalFiles:
                 with contextlib.suppress(OSError):
                     self.remove(unfinished)
                 raise
-        self.fsync_dir(os.path.split(path)[0])
 
     def lock(self, path: str, new: bytes | None = None) -> LockedFile:
         from tfckpt.stored.io.locks import FileLock  # not needed for reading
@@ -361,7 +363,8 @@ class LocalFiles:
             return FileLock(path, durable=self._durable)
         lock = FileLock(path, os.O_CREAT | os.O_EXCL, durable=self._durable)
         try:
-            lock.write(new)
+            if new:
+                lock.write(new)
         except BaseException:
             with contextlib.suppress(OSError):
                 self.remove(path)

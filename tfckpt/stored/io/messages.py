@@ -3,8 +3,7 @@
 The fields that tfckpt reads or writes are declared in one table, in a pool of their own; other
 fields are kept as unknown ones. Both programs parse by protobuf, so both read the same from any
 bytes. Sources: tensor_bundle.proto, trackable_object_graph.proto, checkpoint_state.proto,
-saved_tensor_slice.proto, tensor.proto, saved_model.proto, saved_object_graph.proto, and Keras's
-saved_metadata.proto.
+saved_model.proto, saved_object_graph.proto, and Keras's saved_metadata.proto.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DecodeError", "Message", "drop"]
 
-# `*`: repeated, `?`: known whether it is set. Lists of floats are declared as bytes, as which they
-# are stored.
+# `*`: repeated, `?`: known whether it is set.
 _MESSAGES = """
 VersionDef           producer:int32=1 min_consumer:int32=2 bad_consumers:int32*=3
 BundleHeader         num_shards:int32=1 endianness:int32=2 version:VersionDef=3
@@ -52,15 +50,6 @@ SavedObject          children:Child*=1 user_object:UserObject=4
 SavedObjectGraph     nodes:SavedObject*=1
 MetaGraph            object_graph_def:SavedObjectGraph=7
 SavedModel           meta_graphs:MetaGraph*=2
-
-Tensor               float_val:bytes*=5 double_val:bytes*=6 int_val:int32*=7 string_val:bytes*=8
-                     scomplex_val:bytes*=9 int64_val:int64*=10 bool_val:bool*=11
-                     dcomplex_val:bytes*=12 half_val:int32*=13 uint32_val:uint32*=16
-                     uint64_val:uint64*=17
-ListedTensor         name:string=1 shape:Shape=2 type:int32=3 slice:Slice*=4
-TensorList           tensor:ListedTensor*=1 versions:VersionDef=2
-SliceData            data:Tensor=3
-SavedTensorSlices    meta:TensorList=1 data:SliceData=2
 """
 
 
@@ -109,4 +98,3 @@ GraphNode: Any = _CLASSES["GraphNode"]
 KerasMetadata: Any = _CLASSES["KerasMetadata"]
 ObjectGraph: Any = _CLASSES["ObjectGraph"]
 SavedModel: Any = _CLASSES["SavedModel"]
-SavedTensorSlices: Any = _CLASSES["SavedTensorSlices"]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from tfckpt.errors import DamagedCheckpointError
 from tfckpt.stored.io import limits
-from tfckpt.stored.io.files import LOCAL, Files, content, reading
+from tfckpt.stored.io.files import LOCAL, Files, content, join, reading
 from tfckpt.stored.io.messages import CheckpointState, Message
 
 if TYPE_CHECKING:
@@ -61,8 +61,21 @@ def parse_state(data: bytes, path: str) -> Message:
     return state
 
 
-def write_state(path: str, state: bytes, files: Files) -> None:
-    """Replace a state file; on a full disk in its place, which takes no space."""
+def write_state(
+    directory: str,
+    files: Files,
+    paths: Sequence[str],
+    times: Sequence[float] = (),
+    last_preserved: float = 0.0,
+    *,
+    newest: str = "",
+) -> None:
+    """Replace a state file; on a full disk in its place, which takes no space.
+
+    ``newest`` is the last of the paths, unless told.
+    """
+    path = join(directory, STATE_FILE)
+    state = render(newest or paths[-1], paths, times, last_preserved)
     try:
         files.write_atomic(path, _filled(state, len(state) + ROOM))
     except OSError as error:

@@ -1,20 +1,27 @@
-"""Pictures as SVG: bars, and metrics over steps, a panel for each below the line of checkpoints.
+"""The parts of a page: its frame, facts, a table, and metrics over steps as SVG.
 
-Each checkpoint is a link to its row in the table. It covers the picture from top to bottom, so that
-a pointer anywhere finds the nearest one, and the browser shows its title.
+Names come from untrusted files. All text is HTML-escaped, unprintable characters are shown as
+escapes, and the page's Content-Security-Policy lets only its own styles and scripts in: nothing is
+loaded, and no attribute runs. Without scripts the table is a plain one.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import importlib.resources
 import itertools
 import math
+from html import escape
+from string import Template
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
-from tfckpt.pages.shell import text
+from tfckpt.core.text import printable
+from tfckpt.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 _WIDTH = 960
 _LEFT = 56
@@ -23,8 +30,117 @@ _LINE = 26  # where the checkpoints are
 _FIRST = 64  # the top of the first panel
 _HEIGHT = 114
 _STRIDE = 162
-_MOST_BARS, _LONGEST = 16, 44
 _STAR = "M0-9L2.6-2.9 9-2.6 4.1 1.6 5.7 8 0 4.4-5.7 8-4.1 1.6-9-2.6-2.6-2.9Z"
+
+
+def render(path: str, body: Iterable[str]) -> str:
+    """The HTML of the page about a path, the end of which is the title."""
+    style, script = _asset("page.css"), _asset("page.js")
+    return Template(_asset("page.html")).substitute(
+        title=text(title_of(path)),
+        path=text(path),
+        body="\n".join(filter(None, body)),
+        style=style,
+        style_digest=_digest(style),
+        script=script,
+        script_digest=_digest(script),
+        version=text(__version__),
+    )
+
+
+def _asset(name: str) -> str:
+    assets = importlib.resources.files("tfckpt.pages").joinpath("assets")
+    return assets.joinpath(name).read_text(encoding="utf-8")
+
+
+def _digest(content: str) -> str:
+    return base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+
+
+def title_of(path: str) -> str:
+    """The part of a path that tells a reader what it is.
+
+    >>> title_of("runs/a"), title_of("a/checkpoints/")
+    ('a', 'a/checkpoints')
+    """
+    parts = path.rstrip("/").split("/")
+    return "/".join(parts[-2:] if parts[-1] == "checkpoints" else parts[-1:]) or path
+
+
+def text(value: object) -> str:
+    r"""Text escaped for HTML.
+
+    >>> print(text("<b>\x1b"))
+    &lt;b&gt;\x1b
+    """
+    return escape(printable(str(value)))
+
+
+def facts(pairs: Iterable[tuple[str, str]]) -> str:
+    """Short facts, each with its name; empty ones are left out."""
+    shown = "".join(
+        f"<div><dt>{text(name)}</dt><dd>{text(value)}</dd></div>" for name, value in pairs if value
+    )
+    return f'<dl class="facts">{shown}</dl>' if shown else ""
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A number with a few digits; ``""`` for None.
+
+    >>> number(-0.00012345), number(1234567.0), number(None)
+    ('−0.000123', '1.23e+06', '')
+    """
+    return "" if value is None else f"{value:.{digits}g}".replace("-", "\N{MINUS SIGN}")
+
+
+def counted(count: int, noun: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "value"), counted(1200, "value")
+    ('1 value', '1,200 values')
+    """
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+class Cell(NamedTuple):
+    """A cell: its HTML, and the number that it is sorted by, if it is one."""
+
+    html: str
+    order: float | None = None
+
+
+def table(
+    rows: Sequence[tuple[str, Sequence[Cell]]], heads: Mapping[str, bool], things: str
+) -> Iterator[str]:
+    """The HTML of named rows; ``heads`` says of which columns are numbers."""
+    columns = list(zip(*(cells for _, cells in rows), strict=True))
+    filled = [any(cell.html for cell in column) for column in columns]
+    yield (
+        '<section class="values"><div class="tools"><input type="search" autocomplete="off" '
+        f'aria-label="search {things}" placeholder="search: name, state, …">'
+        '<select aria-label="sort by"></select><output aria-live="polite"></output></div>'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="table of {things}">'
+        '<table><thead><tr><th scope="col">name</th>'
+    )
+    for head, is_number in itertools.compress(heads.items(), filled):
+        kind = ' class="number"' if is_number else ""
+        yield f'<th scope="col"{kind}>{text(head)}</th>'
+    yield "</tr></thead><tbody>"
+    for name, cells in rows:
+        yield f'<tr id="{text(name)}"><th scope="row">'
+        yield f'<a href="#{quote(name)}">{text(name)}</a></th>'
+        pairs = zip(heads.items(), cells, strict=True)
+        for (head, is_number), cell in itertools.compress(pairs, filled):
+            kind = f' class="number" data-label="{text(head)}"' if is_number else ""
+            order = "" if cell.order is None else f' data-order="{cell.order!r}"'
+            yield f"<td{kind}{order}>{cell.html}</td>"
+        yield "</tr>"
+    yield '</tbody></table></div><button type="button" class="more" hidden></button></section>'
+
+
+def tag(state: str, hue: str) -> Cell:
+    """A state on its color."""
+    return Cell(f'<b class="{hue}">{text(state)}</b>')
 
 
 class Point(NamedTuple):
@@ -151,25 +267,6 @@ def _names(series: Mapping[str, Sequence[tuple[float, float]]]) -> Iterator[str]
         lowest = max(end, lowest + 14)
         yield f'<text class="dot{number % 4}" x="{_RIGHT + 10}" y="{lowest:.1f}">'
         yield f"{text(name)}</text>"
-
-
-def bars(shares: Mapping[str, float], unit: Callable[[float], str]) -> str:
-    """A bar for each name, the greatest first, as far as there is room; ``""`` without any."""
-    ranked = sorted((pair for pair in shares.items() if pair[1] > 0), key=lambda pair: -pair[1])
-    lines = []
-    for place, (name, value) in enumerate(ranked[:_MOST_BARS]):
-        y, wide = 22 * place, (_WIDTH - 420) * value / ranked[0][1]
-        shown = name if len(name) <= _LONGEST else f"…{name[1 - _LONGEST :]}"
-        lines.append(
-            f'<text x="300" y="{y + 15}" text-anchor="end">{text(shown)}</text>'
-            f'<rect class="bar" x="310" y="{y + 3}" width="{max(wide, 1):.1f}" height="16"/>'
-            f'<text x="{318 + wide:.1f}" y="{y + 15}">{text(unit(value))}</text>'
-        )
-    more = len(ranked) - len(lines)
-    rest = f'<p class="quiet">and {more:,} smaller ones</p>' if more else ""
-    box = f'viewBox="0 0 {_WIDTH} {22 * len(lines)}" role="img" aria-label="bars by layer"'
-    drawn = f'<figure class="curves"><svg {box}>{"".join(lines)}</svg></figure>{rest}'
-    return drawn if lines else ""
 
 
 def ticks(low: float, high: float, count: int) -> list[float]:
