@@ -24,6 +24,7 @@ from tfckpt.stored.bundles import keys
 from tfckpt.stored.bundles.bundle import Bundle, index_path
 from tfckpt.stored.commits import record_file
 from tfckpt.stored.commits.discovery import COMMITTED, DAMAGED, FOREIGN, TORN, candidates
+from tfckpt.stored.commits.record_file import MARK
 from tfckpt.stored.formats.open import open_checkpoint
 from tfckpt.stored.io.files import LOCAL, Files, files_of, join
 from tfckpt.stored.io.state_file import STATE_FILE, read_state, write_state
@@ -327,10 +328,12 @@ def _leave_out(parent: str, name: str, files: Files) -> None:
     times = itertools.zip_longest(
         state.all_model_checkpoint_paths, state.all_model_checkpoint_timestamps
     )
-    left = [(named, time) for named, time in times if os.path.split(named)[1] != name]
+    marked = {each.removesuffix(MARK) for each in files.listdir(parent) if each.endswith(MARK)}
+    gone = {name, *marked}  # a store may hold what is half deleted
+    left = [(named, time) for named, time in times if os.path.split(named)[1] not in gone]
     newest = state.model_checkpoint_path
-    if os.path.split(newest)[1] == name:
-        newest = left[-1][0] if left else _newest_beside(parent, name, files)
+    if os.path.split(newest)[1] in gone:
+        newest = left[-1][0] if left else _newest_beside(parent, name, gone, files)
     elif len(left) == len(state.all_model_checkpoint_paths):
         return
     paths = [named for named, _ in left] or [newest]
@@ -343,10 +346,10 @@ def _leave_out(parent: str, name: str, files: Files) -> None:
     files.fsync_dir(parent)
 
 
-def _newest_beside(parent: str, name: str, files: Files) -> str:
+def _newest_beside(parent: str, name: str, gone: set[str], files: Files) -> str:
     """The newest other checkpoint that has an index and the same name but for the number."""
     base = name.rpartition("-")[0]
     for one in candidates(parent, base, files):
-        if one.state in {COMMITTED, FOREIGN} and os.path.split(one.prefix)[1] != name:
+        if one.state in {COMMITTED, FOREIGN} and os.path.split(one.prefix)[1] not in gone:
             return os.path.split(one.prefix)[1]
     return ""
