@@ -23,6 +23,7 @@ import tfckpt
 from tfckpt.errors import InUseError, SaveError
 from tfckpt.stored.commits.writer_lock import LOCK_FILE, WriterLock
 from tfckpt.stored.io.files import LocalFiles, LocalOutput
+from tfckpt.stored.io.locks import FileLock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
