@@ -20,7 +20,7 @@ from tfckpt.core.dtypes import LostNumberError, cast, dtype_name, numpy_dtype
 from tfckpt.errors import CheckpointError, PolicyError, Problem, RestoreError
 from tfckpt.live.flavors import flavors
 from tfckpt.live.variables import raw
-from tfckpt.policy.adapt import Destination, Pad, PlanContext, Vocabulary
+from tfckpt.policy.adapt import AdaptTarget, Pad, PlanContext, Vocabulary
 from tfckpt.policy.blanks import show_shape
 from tfckpt.stored.io import limits
 from tfckpt.stored.io.files import content, files_of
@@ -102,7 +102,7 @@ def adapted(step: Step, values: Sequence[Any], variable: Any) -> Any:
 
 
 @dataclasses.dataclass
-class _Variable(Destination):
+class _Variable(AdaptTarget):
     """A variable of the program."""
 
     name: str

@@ -87,7 +87,7 @@ class PlanContext:
 
 
 @dataclasses.dataclass
-class Destination:
+class AdaptTarget:
     """The variable that a value is for, and what a rule asks of the program; in a plan, blanks."""
 
     shape: Shape
@@ -142,7 +142,7 @@ class Transpose(OfVariable):
     axes: Annotated[tuple[int, ...], Field(min_length=1), Listed] | None = None
     """Permutation of the axes, as in numpy.transpose; by default, their reverse order."""
 
-    def make(self, into: Destination, array: np.ndarray) -> Made:
+    def make(self, into: AdaptTarget, array: np.ndarray) -> Made:
         if self.axes is None:
             return array.transpose(), ""
         axes = [axis_of(axis, array.shape) for axis in self.axes]
@@ -166,7 +166,7 @@ class Reshape(OfVariable):
             raise fault("`shape` must have sizes of at least 0, and at most one -1")
         return value
 
-    def make(self, into: Destination, array: np.ndarray) -> Made:
+    def make(self, into: AdaptTarget, array: np.ndarray) -> Made:
         shape = into.shape if self.shape is None else self.shape
         try:
             return array.reshape(shape), ""
@@ -185,7 +185,7 @@ class Slice(OfVariable):
     """Shape of the part; by default, the shape of the variable."""
     idempotent: ClassVar[bool] = True
 
-    def make(self, into: Destination, array: np.ndarray) -> Made:
+    def make(self, into: AdaptTarget, array: np.ndarray) -> Made:
         size = into.shape if self.size is None else self.size
         start, whole = self.start or (0,) * array.ndim, show_shape(array.shape)
         require(
@@ -212,7 +212,7 @@ class Tile(OfVariable):
     """mean divides by the number of repetitions, so that the sum over them is unchanged."""
     idempotent: ClassVar[bool] = True
 
-    def make(self, into: Destination, array: np.ndarray) -> Made:
+    def make(self, into: AdaptTarget, array: np.ndarray) -> Made:
         if self.axis is not None:
             array = np.expand_dims(array, axis_of(self.axis, (*array.shape, 1)))
         shape, times = show_shape(array.shape), self.times
@@ -243,7 +243,7 @@ class Cast(OfVariable):
     """What a cast may lose, as in numpy.can_cast; any is NumPy's unsafe."""
     idempotent: ClassVar[bool] = True
 
-    def make(self, into: Destination, array: np.ndarray) -> Made:
+    def make(self, into: AdaptTarget, array: np.ndarray) -> Made:
         old, new = dtype_name(array.dtype), into.dtype
         casts = [each for each in ("safe", "same_kind", "any") if can_cast(old, new, each)]
         require(
@@ -278,7 +278,7 @@ class Resize(OfVariable):
         ),
     )
 
-    def make(self, into: Destination, array: np.ndarray) -> Made:
+    def make(self, into: AdaptTarget, array: np.ndarray) -> Made:
         both = f"{show_shape(array.shape)} and {show_shape(into.shape)}"
         dtype = dtype_name(array.dtype)
         possible = dtype in (_NEAREST if self.method == "nearest" else _IMAGES)
@@ -297,7 +297,7 @@ class Resize(OfVariable):
         made = self._resized(into, array, axes, [into.shape[axis] for axis in axes])
         return made, f"{self.method}, axes {axes}"
 
-    def _of_positions(self, into: Destination, array: np.ndarray, grid: Shape) -> Made:
+    def _of_positions(self, into: AdaptTarget, array: np.ndarray, grid: Shape) -> Made:
         wrong = f"{show_shape(array.shape)} has no axis of positions before its last axis"
         require(array.ndim > 1, wrong)
         *above, old, last = array.shape
@@ -326,7 +326,7 @@ class Resize(OfVariable):
         return made, f"{self.method}, grid {shown} → {to_shown}{before}"
 
     def _resized(
-        self, into: Destination, array: np.ndarray, axes: Sequence[int], sizes: Sequence[int]
+        self, into: AdaptTarget, array: np.ndarray, axes: Sequence[int], sizes: Sequence[int]
     ) -> np.ndarray:
         """Resize one or two axes as rows and columns of one image, all others as channels."""
         front = range(len(axes))
@@ -356,7 +356,7 @@ class Pad(OfVariable):
     """Padding before the value on each axis; by default, all padding comes after it."""
     idempotent: ClassVar[bool] = True
 
-    def make(self, into: Destination, array: np.ndarray) -> Made:
+    def make(self, into: AdaptTarget, array: np.ndarray) -> Made:
         shape, old = into.shape, array.shape
         before, part = self.before or (0,) * len(shape), show_shape(old)
         require(
@@ -389,7 +389,7 @@ class Vocabulary(OfVariable):
     oov: Index = 0
     """Number of rows after the last word, for out-of-vocabulary words; the same in both."""
 
-    def make(self, into: Destination, array: np.ndarray) -> Made:
+    def make(self, into: AdaptTarget, array: np.ndarray) -> Made:
         known = into.known.vocabularies
         unread = {self.old, self.new} - known.keys()
         require(not unread, f"vocabulary file {min(unread, default='')} was not read")
@@ -473,7 +473,7 @@ class Concat(Adaptation):
 
     goes_with: ClassVar = (GoesWith("model", "checkpoint", unpaired),)
 
-    def make(self, into: Destination, *arrays: np.ndarray) -> Made:
+    def make(self, into: AdaptTarget, *arrays: np.ndarray) -> Made:
         first = arrays[0]
         axis = axis_of(self.axis, first.shape)
         for other in arrays:
@@ -501,7 +501,7 @@ class Function(Adaptation):
 
     goes_with: ClassVar = (GoesWith("model", "checkpoint", unpaired),)
 
-    def make(self, into: Destination, *arrays: np.ndarray) -> Made:
+    def make(self, into: AdaptTarget, *arrays: np.ndarray) -> Made:
         require(
             self.name in into.known.functions,
             f"no function is registered as {self.name!r}",
@@ -522,7 +522,7 @@ def _require_real(key: str, array: np.ndarray) -> None:
 
 
 def _filled(
-    into: Destination, fill: float | str, shape: Shape, at: Any, part: np.ndarray
+    into: AdaptTarget, fill: float | str, shape: Shape, at: Any, part: np.ndarray
 ) -> np.ndarray:
     dtype = dtype_name(part.dtype)
     if not isinstance(fill, str):

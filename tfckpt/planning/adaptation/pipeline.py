@@ -18,7 +18,7 @@ from tfckpt.core.selectors import Selector
 from tfckpt.core.similar import near_selectors, question
 from tfckpt.errors import Problem
 from tfckpt.planning.matching.rules import canonical
-from tfckpt.policy.adapt import SIZES_HINT, Destination, Split
+from tfckpt.policy.adapt import SIZES_HINT, AdaptTarget, Split
 from tfckpt.policy.blanks import Impossible, ValueSpec, axis_of, blank, show_shape, with_size
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Change:
     after: tuple[ValueSpec, ...]
     detail: str
     rule: Adaptation
-    into: Destination = dataclasses.field(hash=False)
+    into: AdaptTarget = dataclasses.field(hash=False)
 
     def __str__(self) -> str:
         """As reports show it: ``transpose: (2, 3) → (3, 2)``."""
@@ -108,7 +108,7 @@ class Adaptations:
             return ()
         self._check_parts(routes)
         kinds = tuple(_kind(route.stored) for route in routes)
-        into = Destination(*_kind(live), self._known)
+        into = AdaptTarget(*_kind(live), self._known)
         changes: list[Change] = []
         for rule in own:
             change = self._change(rule, kinds, into, routes[0])
@@ -160,7 +160,7 @@ class Adaptations:
                 raise Impossible(f"how: {rule.how} needs {pattern!r}, which is missing")
 
     def _change(
-        self, rule: Adapt, kinds: tuple[ValueSpec, ...], into: Destination, route: Route
+        self, rule: Adapt, kinds: tuple[ValueSpec, ...], into: AdaptTarget, route: Route
     ) -> Change:
         applied: Adaptation = rule
         if isinstance(rule, Split):
