@@ -25,6 +25,24 @@ _SPECIAL = re.compile(r"[*?\[\]\\]")
 _NUMBER = re.compile("[0-9]+")
 
 
+def holder_of(name: str) -> str:
+    """What holds a value, by its name; PyTorch separates levels by dots, Keras's files number.
+
+    >>> holder_of("model/dense/vars/0"), holder_of("model/encoder.layer.0.query.weight")
+    ('model/dense', 'model/encoder.layer.0.query')
+    """
+    return re.split(r"/vars/\d+\Z|[/.][^/.]*\Z", name)[0]
+
+
+def last_word(name: str) -> str:
+    """The last component of a name with levels or with dots.
+
+    >>> last_word("model/dense/kernel"), last_word("model/encoder.layer.0.query.weight")
+    ('kernel', 'weight')
+    """
+    return re.split("[/.]", name)[-1]
+
+
 def selecting(names: Collection[str], others: Collection[str]) -> list[str]:
     """Selectors that match all of some names, and none of the others.
 
@@ -36,10 +54,10 @@ def selecting(names: Collection[str], others: Collection[str]) -> list[str]:
     ['model/a/*/**']
     """
     ordered = sorted(others)
-    kept = set(map(_last_word, ordered))
+    kept = set(map(last_word, ordered))
     groups: dict[str, list[str]] = {}  # what may match several → what is exact
     for name in sorted(names):
-        exact, word = exactly(name), _last_word(name)
+        exact, word = exactly(name), last_word(name)
         if scope := _scope(name, ordered):
             exact = f"{exactly(scope)}**"
             several = _NUMBER.sub("*", exact)
@@ -56,10 +74,6 @@ def selecting(names: Collection[str], others: Collection[str]) -> list[str]:
         alone = many and not any(map(Selector(several).matches, ordered))
         found += [several] if alone else exact_ones
     return found
-
-
-def _last_word(name: str) -> str:
-    return re.split("[/.]", name)[-1]
 
 
 def _scope(name: str, others: Sequence[str]) -> str:

@@ -23,24 +23,24 @@ from collections import Counter, defaultdict
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from tfckpt.core.fewest import holder_of, last_word
 from tfckpt.core.inventory import ATTRIBUTES, DICT, LIST, Role
 from tfckpt.planning.checks.step import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tfckpt.core.inventory import Container, Entry, Inventory, Layer, Shape
-    from tfckpt.planning.checks.step import Step
     from tfckpt.planning.plan import Plan
 
     Nodes = Sequence["Node"]
     Rows = Sequence[tuple["Node", "Node"]]  # a stored layer and a live one
 
 MOVED = frozenset({Role.WEIGHT, Role.VOCABULARY})
+_APART = frozenset({Status.EXCLUDED, Status.RESET})
 _NAMES = frozenset({DICT, ""})  # of containers whose places are names
 _MOST_LEVELS = 40
 _MOST_WORDS = 2_000_000
-_LAST = 1 << 60
 # Another library's word for a value → Keras's, in the order in which they are tried.
 _WORDS = {
     "weight": ("kernel", "gamma", "embeddings", "depthwise_kernel"),
@@ -97,27 +97,28 @@ class Node:
 
 
 class Side:
-    """The layers of an inventory, those of some values, in the order of what holds them."""
+    """The layers of an inventory in the order of what holds them, without some values."""
 
-    def __init__(self, inventory: Inventory, names: Iterable[str]) -> None:
+    def __init__(self, inventory: Inventory, apart: set[str]) -> None:
         held = inventory.containers
-        self.kinds = {path: kind_of(each) for path, each in held.items()}
+        self.kinds = {path: _kind(each) for path, each in held.items()}
         self.orders = {path: each.order for path, each in held.items()}
         self._layers = {
             f"{path}/{x.place}": (at, x) for path in held for at, x in enumerate(held[path].layers)
         }
         self.nodes = {"": Node("", "", "", -1, None)}
         self.top = self.nodes[""]
-        for name in names:
-            path = holder_of(name)
-            node = self.nodes.get(path) or self._add(path)
-            node.values[name[len(path) + 1 :]] = inventory.entries[name]
+        for name, entry in inventory.entries.items():
+            counts = last_word(name) == "num_batches_tracked"  # PyTorch's, of a normalization
+            if entry.role in MOVED and name not in apart and not counts:
+                node = self.nodes.get(path := holder_of(name)) or self._add(path)
+                node.values[name[len(path) + 1 :]] = entry
         for path, node in self.nodes.items():
             order = (each.name[len(path) + 1 :] for each in inventory.own_orders.get(path, ()))
             node.order = tuple(order) or (*node.values,)
         listed = {p: at for each in inventory.listings.values() for at, p in enumerate(each)}
         first = {
-            path: min(listed.get(x.path, _LAST) for x in (node, *node.inner))
+            path: min(listed.get(x.path, math.inf) for x in (node, *node.inner))
             for path, node in self.nodes.items()
         }
         for node in self.nodes.values():
@@ -144,8 +145,8 @@ class Ladder:
     """
 
     def __init__(self, stored: Inventory, live: Inventory, plan: Plan, bare: Plan) -> None:
-        self.old = Side(stored, _moving(stored, {s.source for s in bare.steps if _is_apart(s)}))
-        self.new = Side(live, _moving(live, {s.name for s in plan.steps if _is_apart(s)}))
+        self.old = Side(stored, {step.source for step in bare.steps if step.status in _APART})
+        self.new = Side(live, {step.name for step in plan.steps if step.status in _APART})
         words = [{w for x in side.top.leaves for w in x.values} for side in (self.old, self.new)]
         for node in (*self.old.nodes.values(), *self.new.nodes.values()):
             node.worded = not words[0].isdisjoint(words[1])
@@ -156,7 +157,7 @@ class Ladder:
         self.scopes: list[tuple[str, str]] = []  # several parts of one side that may be the other
         self._fits: dict[tuple[object, object], Mapping[str, str] | None] = {}
         self._wrapped: list[tuple[bool, Node, Node]] = []
-        self._lists = stored.complete or LIST in map(kind_of, stored.containers.values())
+        self._lists = stored.complete or LIST in map(_kind, stored.containers.values())
         self._live = live
         for step in plan.assignments:
             if step.entry.role in MOVED and step.source in stored.entries:
@@ -299,8 +300,9 @@ class Ladder:
         rows: tuple[list[object], list[object]] = [], []
         for row, side, done in zip(rows, (olds, news), (self.taken, self.pairs), strict=True):
             for x in side:
-                path = next((y.path for y in x.leaves if y.path in done), None)
-                row.append(x.sizes if path is None else frozenset((path, done[path])))
+                path = next((y.path for y in x.leaves if y.path in done), "")
+                pair = (path, done[path])[:: 1 if done is self.taken else -1] if path else ()
+                row.append(pair or x.sizes)
         counts = list(map(Counter, rows))
         both = [[x for x in row if counts[0][x] == counts[1][x]] for row in rows]
         return both[0] == both[1]
@@ -375,44 +377,27 @@ class Ladder:
                         self._pair(a, b)
 
     def _one_list(self) -> None:
-        """All that is left, one by one, if a file only counts it: ``Variable_3``, ``w1``, ``b1``.
-
-        A kernel comes before its bias.
-        """
+        """All that is left, one by one, if a file only counts it: ``Variable_3``, ``w1``."""
         olds, news = self._left()
-        each = [sorted(b.values.values(), key=lambda e: -len(e.shape or ())) for b in news]
-        new = [entry for entries in each for entry in entries]
-        shapes = set(map(_long, new))
-        old = [entry for a in olds for entry in a.values.values() if _long(entry) in shapes]
-        rank = {entry.name: (_numbers(entry.name), -len(_long(entry))) for entry in old}
-        old.sort(key=lambda entry: rank[entry.name])
-        distinct = all(a != b for a, b in itertools.pairwise(rank[e.name] for e in old))
-        distinct = distinct and all(
-            len({e.shape for e in entries}) == len(entries) for entries in each
-        )
+        layers = [sorted(x.values.values(), key=lambda e: -len(_long(e))) for x in news]
+        new = [entry for layer in layers for entry in layer]  # a kernel is before its bias
+        shapes = {*map(_long, new)}
+        old = [entry for x in olds for entry in x.values.values() if _long(entry) in shapes]
+        old.sort(key=lambda entry: (_numbers(entry.name), -len(_long(entry))))
+        ranks = {(_numbers(entry.name), len(_long(entry))) for entry in old}
+        distinct = len(ranks) == len(old) and all(len({*map(_long, x)}) == len(x) for x in layers)
         rows = list(zip(old, new, strict=False))
         worded = all(_may_mean(last_word(a.name), last_word(b.name)) for a, b in rows)
         if distinct and worded and [*map(_long, old)] == [*map(_long, new)]:
             self.listed = {a.name: b.name for a, b in rows}
-            self.taken |= {a.path: "" for a in olds}
-            self.pairs |= {b.path: "" for b in news}
+            self.taken |= {x.path: "" for x in olds}
+            self.pairs |= {x.path: "" for x in news}
 
 
-def kind_of(held: Container) -> str:
+def _kind(held: Container) -> str:
     """What holds layers; a file may know a list as a dict of numbers."""
     numbered = bool(held.layers) and all(x.place.isdecimal() for x in held.layers)
     return held.kind if held.kind not in (ATTRIBUTES, DICT) else LIST if numbered else DICT
-
-
-def _is_apart(step: Step) -> bool:
-    return step.status in (Status.EXCLUDED, Status.RESET)
-
-
-def _moving(side: Inventory, apart: set[str]) -> Iterator[str]:
-    """The values of layers, without some; PyTorch counts in each normalization."""
-    for name, entry in side.entries.items():
-        if entry.role in MOVED and name not in apart and last_word(name) != "num_batches_tracked":
-            yield name
 
 
 def _rising(numbers: Sequence[int]) -> bool:
@@ -424,9 +409,8 @@ def _jumping(rows: Rows) -> bool:
     if not any(b.kind == LIST for _, b in rows) or len({x.above for row in rows for x in row}) > 1:
         return False
     apart = [b.index - a.index for a, b in rows]
-    return not (min(apart) >= 0 and _rising(apart)) and not (
-        max(apart) <= 0 and _rising(apart[::-1])
-    )
+    moved = sorted(map(abs, apart))
+    return apart not in (moved, [-each for each in moved])
 
 
 def _has_order(rows: Rows) -> bool:
@@ -446,8 +430,8 @@ def _above(x: str, y: str) -> Iterator[tuple[str, str]]:
     return ((a, b) for a, b in itertools.product(*sides) if (a, b) != (x, y))
 
 
-def _numbers(name: str) -> list[int]:
-    return [int(each[:18]) for each in re.findall(r"\d+", name)]
+def _numbers(name: str) -> tuple[int, ...]:
+    return tuple(int(each[:18]) for each in re.findall(r"\d+", name))
 
 
 def _long(entry: Entry) -> Shape:
@@ -467,12 +451,11 @@ def _words_agree(rows: Sequence[tuple[str, str]]) -> bool:
     (True, False)
     """
     olds, news = ([_words(name) for name in side] for side in zip(*rows, strict=True))
-    counts = Counter(itertools.chain.from_iterable(news))
     holders: dict[str, list[int]] = defaultdict(list)
     for at, found in enumerate(news):
         for word in found:
-            if counts[word] < len(news):
-                holders[word].append(at)
+            holders[word].append(at)
+    holders = {word: each for word, each in holders.items() if len(each) < len(news)}
     if sum(len(holders.get(word, ())) for found in olds for word in found) > _MOST_WORDS:
         return False
     for at, found in enumerate(olds):
@@ -487,24 +470,6 @@ def _words(name: str) -> set[str]:
 
 
 # Values
-
-
-def holder_of(name: str) -> str:
-    """What holds a value, by its name; PyTorch separates levels by dots, Keras's files number.
-
-    >>> holder_of("model/dense/vars/0"), holder_of("model/encoder.layer.0.query.weight")
-    ('model/dense', 'model/encoder.layer.0.query')
-    """
-    return re.split(r"/vars/\d+\Z|[/.][^/.]*\Z", name)[0]
-
-
-def last_word(name: str) -> str:
-    """The last component of a name with levels or with dots.
-
-    >>> last_word("model/dense/kernel"), last_word("model/encoder.layer.0.query.weight")
-    ('kernel', 'weight')
-    """
-    return re.split("[/.]", name)[-1]
 
 
 def _meanings(word: str) -> tuple[str, ...]:
@@ -536,9 +501,8 @@ def merges(old: Shape | None, new: Shape | None) -> bool:
     """
     short, long = sorted((old or (), new or ()), key=len)
     merged = ((*long[:at], math.prod(long[at : at + 2]), *long[at + 2 :]) for at in (0, 1))
-    return (
-        len(short) in (1, 2) and len(long) == len(short) + 1 and 1 not in long and short in merged
-    )
+    few = len(short) in (1, 2) and len(long) == len(short) + 1
+    return few and 1 not in long and short in merged
 
 
 def _fitting(a: Node, b: Node) -> dict[str, str] | None:

@@ -12,7 +12,7 @@ import dataclasses
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.core.fewest import renaming, selecting
+from tfckpt.core.fewest import holder_of, last_word, renaming, selecting
 from tfckpt.core.inventory import Role, rebased
 from tfckpt.core.selectors import Selector
 from tfckpt.errors import PolicyError
@@ -22,15 +22,7 @@ from tfckpt.planning.checks.unmatched import is_adapter
 from tfckpt.planning.matching.seeds import layer_of, seed_of
 from tfckpt.planning.planner import make_plan
 from tfckpt.planning.suggested import Answer, Candidates, Suggestion, leaving, which_is_which
-from tfckpt.planning.suggestion.ladder import (
-    MOVED,
-    Ladder,
-    axes_of,
-    holder_of,
-    last_word,
-    merges,
-    permuted,
-)
+from tfckpt.planning.suggestion.ladder import MOVED, Ladder, axes_of, merges, permuted
 from tfckpt.policy.adapt import OfVariable
 
 if TYPE_CHECKING:
@@ -315,11 +307,10 @@ def _both(keys: Mapping[str, Any], more: Mapping[str, Any]) -> Keys:
     """Changed keys, and more of them: what is listed is joined."""
     both = dict(keys)
     for key, value in more.items():
-        before = both.get(key)
-        if isinstance(value, dict):
-            both[key] = {**(before or {}), **value}
+        if isinstance(value, list):
+            both[key] = [*both.get(key, ()), *value]
         else:
-            both[key] = [*(before or ()), *value] if isinstance(value, list) else value
+            both[key] = {**(both.get(key) or {}), **value} if isinstance(value, dict) else value
     return both
 
 
