@@ -83,13 +83,13 @@ def test_two_models_inside_are_a_question(flavour: Any, form: str, tmp_path: Any
     path, model = saved(old, form, tmp_path), inside(flavour, one, two)
     found = refused(path, model)
     assert found.policy is None
-    (_, first), *others = found.choices[0].answers()
-    scopes = ["model/one/**", "model/two/**"]
-    assert first["rename"] == [{"checkpoint": "model/**", "model": scopes}]
-    assert [changes["rename"][0]["model"] for _, changes in others] == scopes
-    tfckpt.restore(path, model, **first)
-    assert_same(old, one)
+    assert [answer.words for answer in found.answers] == [
+        f"model/{name} is the checkpoint's model" for name in ("one", "two")
+    ]
+    before = one.get_weights()
+    tfckpt.restore(path, model, policy=found.answers[1].suggestion.policy)
     assert_same(old, two)
+    assert all(map(np.array_equal, before, one.get_weights()))
 
 
 @pytest.mark.parametrize("out", [True, False], ids=["out of", "into"])
@@ -101,7 +101,6 @@ def test_one_more_layer_without_a_name_goes_by_names(
     old, new = (nested, flat) if out else (flat, nested)
     path = saved(old, form, tmp_path)
     found = refused(path, new)
-    ((_, changes),) = found.choices[0].answers() if found.choices else [("", found.changes)]
-    assert changes["match"] == "name"
+    changes = found.answers[0].suggestion.changes if found.choices else found.changes
     tfckpt.restore(path, new, **changes)
     assert_same(inner, flat)

@@ -192,10 +192,10 @@ def test_which_of_several_scopes_it_is_is_asked_once(tmp_path):
     made = network(keras, None, None, None)
     with pytest.raises(tfckpt.RefusedError) as refused:
         tfckpt.restore(saved.path, made)
-    text = str(refused.value).partition("which layer is which:")[2]
+    text = str(refused.value).partition("once you decide:")[2]
     question = "model may be one of model/eval, model/target, model/worker_0 of the checkpoint"
     assert question in " ".join(text.split())
-    answers = text.split("    → if it is ")[1:]
+    answers = text.split("    → if model is the checkpoint's ")[1:]
     assert [each.partition(":")[0] for each in answers] == [f"model/{place}" for place in places]
     lines = answers[1].partition(":\n")[2]
     tfckpt.restore(saved.path, made, policy=yaml.safe_load(textwrap.dedent(lines)))

@@ -120,24 +120,35 @@ CHOICES = {
     "which of two": (
         model(a=DENSE, b=DENSE), model(c=DENSE, d=DENSE), {"model/c": EITHER, "model/d": EITHER},
         ["model/c, model/d: each may be one of model/a, model/b of the checkpoint, or new",
-         "if model/c is the checkpoint's model/a: rename: "
-         '[{checkpoint: "model/a/**", model: "model/c/**"}]',
-         'if model/c is new: exclude: ["model/c/**"]']),
+         "if model/c is the checkpoint's model/a, model/d is the checkpoint's model/b: rename: "
+         '- {checkpoint: "model/a/**", model: "model/c/**"} '
+         '- {checkpoint: "model/b/**", model: "model/d/**"}']),
     "many": (
         model(**{f"x{n}": SQUARE for n in range(9)}), model(c=SQUARE, d=SQUARE), None,
-        ["each may be one of model/x0, model/x1, model/x2, model/x3, model/x4 and 4 more"]),
+        ["each may be one of model/x0, model/x1, model/x2, model/x3, model/x4 and 4 more",
+         "if model/c is the checkpoint's model/x7, model/d is the checkpoint's model/x8; model/x0, "
+         "model/x1, model/x2 and 4 more of the checkpoint are left out"]),
     "one layer more among equals": (
         MORE, inventory(model(a=SQUARE, b=SQUARE, c=SQUARE, d=HEAD), "a", "b", "c", "d"),
-        dict.fromkeys(("model/a", "model/b", "model/c"), ("model/dense", "model/dense_1")), []),
+        dict.fromkeys(("model/a", "model/b", "model/c"), ("model/dense", "model/dense_1")),
+        ['exclude: ["model/c/**"]', 'exclude: ["model/a/**"]']),
+    # an answer has all: what nobody doubts, too
     "beside what is sure": (
         model(a=SQUARE, b=SQUARE, old=CONV), model(c=SQUARE, d=SQUARE, new=CONV), None,
-        ["this much is sure: rename:",
-         'add {checkpoint: "model/a/**", model: "model/c/**"} to rename']),
+        ["if nothing of these is the same; model/c, model/d stay new; model/a, model/b of the "
+         'checkpoint are left out: rename: [{checkpoint: "model/old/**", model: "model/new/**"}] '
+         'exclude: ["model/c/**", "model/d/**"]']),
     # they would go in either way, and half of the files have them the other way round
     "kernels that are all square": (
         torch(fc=PYTORCH), model(fc=SQUARE), None,
-        ["(in, out) in it, as in Keras: nothing more",
-         'as in PyTorch: adapt: [{model: "**/kernel", how: transpose}]']),
+        ["it is square, and no other kernel shows the order of its axes",
+         "→ if a kernel is (in, out) in it, as in Keras:",
+         "→ if it is (out, in), as in PyTorch:", 'adapt: [{model: "**/kernel", how: transpose}]']),
+    "the parts of a layer, in a file that knows no layers": (
+        torch(self__q=PYTORCH, self__v=PYTORCH, up=TORCH),
+        inventory(model(mha__query=PART, mha__value=PART, up=DENSE), "mha", "up"), None,
+        ["if model/mha/query is the checkpoint's model/self.q, model/mha/value",
+         'adapt: - {model: "**/kernel", how: transpose} - {model: "model/mha/**", how: reshape}']),
 }  # fmt: skip
 
 
@@ -150,6 +161,9 @@ def test_what_is_for_a_person_to_say(case):
     assert choices
     assert expected in (None, choices)
     assert not [each for each in said if each not in text]
+    for answer in suggestion.answers:  # one paste settles all of it
+        plan = make_plan(load_policy(yaml.safe_load(answer.suggestion.yaml)), *sides(stored, live))
+        assert plan.ok
 
 
 def test_what_a_person_decided_makes_the_policy_whole():
@@ -167,23 +181,43 @@ def test_what_a_person_decided_makes_the_policy_whole():
     assert {len(step.changes) for step in kernels} == {1}
 
 
-def test_numbered_blocks_are_one_rule_for_each_kind():
-    words = {"query": "q", "key": "k", "value": "v"}
-    stored = torch(
-        **{f"encoder__layer__{n}__self__{w}": PYTORCH for n in range(12) for w in words},
-        **{f"encoder__layer__{n}__up": TORCH for n in range(12)},
-    )
-    live = model(
-        **{f"block_{n}__attn__{w}": SQUARE for n in range(12) for w in words.values()},
-        **{f"block_{n}__mlp": DENSE for n in range(12)},
+def test_numbered_blocks_are_one_rule():
+    stored, live = (
+        model(**{f"{name}_{n}__self__{part}": SQUARE for n in range(12) for part in "qkv"})
+        for name in ("block", "layer")
     )
     suggestion, _ = found(stored, live)
-    assert len(suggestion.changes["rename"]) == 8
-    went = {s.source: s.name for s in suggestion.plan.assignments}
-    for n in range(12):
-        for word, short in words.items():
-            name = f"model/encoder.layer.{n}.self.{word}.weight"
-            assert went[name] == f"model/block_{n}/attn/{short}/kernel"
+    assert suggestion.changes == rename(("model/block_*/**", "model/layer_*/**"))
+    assert {(s.source, s.name) for s in suggestion.plan.assignments} == {
+        (entry.name, entry.name.replace("block", "layer")) for entry in stored
+    }
+
+
+def words(digest):
+    """A table of words beside its embedding, as in a text model."""
+    table = Entry("model/words/vocabulary", Role.VOCABULARY, "string", (3,), crc32c=digest)
+    return [table, *model(embedding={"embeddings": (3, 8)}, body=DENSE)]
+
+
+def test_a_vocabulary_moves_with_its_layer_or_the_embedding_stays():
+    moved = [e._replace(name=e.name.replace("words", "tokens")) for e in words(1)]
+    changes = found(words(1), moved)[0].changes
+    assert changes == rename(("model/words/**", "model/tokens/**"))
+    assert found(words(1), [*words(2), *model(head=HEAD)])[0] is None
+
+
+def test_include_does_not_hide_what_is_in_the_checkpoint():
+    stored, live = model(old=DENSE), model(new=DENSE)
+    for policy in ({}, {"include": ["model/new/**"]}):
+        assert found(stored, live, **policy)[0].changes == rename(("model/old/**", "model/new/**"))
+
+
+def test_thousands_of_layers_are_one_question():
+    """Each fits each: the pairs are millions."""
+    stored, live = (model(**{f"{name}{n}": SQUARE for n in range(3000)}) for name in ("old", "x"))
+    suggestion, text = found(stored, live[2:])
+    assert len(suggestion.choices) == 2999
+    assert "model/x4, model/x5 and 2,994 more: each may be one of model/old0" in text
 
 
 def test_a_vocabulary_of_another_size_needs_its_words():
@@ -219,21 +253,3 @@ def test_depthwise_kernels_of_pytorch_have_an_order_of_their_own():
         {"model": "**/kernel", "how": "transpose", "axes": [2, 3, 1, 0]},
         {"model": "**/depthwise_kernel", "how": "transpose", "axes": [2, 3, 0, 1]},
     ]
-
-
-def test_the_parts_of_a_layer_are_paired_with_layers_of_a_file_that_knows_none():
-    stored = torch(self__q=PYTORCH, self__v=PYTORCH, up=TORCH)
-    live = inventory(model(mha__query=PART, mha__value=PART, up=DENSE), "mha", "up")
-    keys = yaml.safe_load(found(stored, live)[0].yaml)
-    assert keys["adapt"] == [*TRANSPOSED, {"model": "model/mha/**", "how": "reshape"}]
-    assert {"checkpoint": "model/self.q.weight", "model": "model/mha/query/kernel"} in keys[
-        "rename"
-    ]
-
-
-@pytest.mark.parametrize("word", ["qkv.weight", "in_proj_weight", "attn.c_attn.weight"])
-def test_one_value_for_queries_keys_and_values_is_named(word):
-    roles = {f"mha__{role}": PART for role in ("query", "key", "value")}
-    suggestion, text = found(torch(a={word: (24, 8)}, up=TORCH), model(**roles, up=DENSE))
-    assert suggestion.policy is None
-    assert f"model/a.{word} has query, key and value in one" in text

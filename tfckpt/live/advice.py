@@ -90,7 +90,7 @@ def adding_advice(call: PolicyCall) -> Iterator[None]:
     except RestoreError as error:
         found = _suggested(error.plan) if isinstance(error, RefusedError) else None
         if isinstance(error, RefusedError) and found is not None:
-            text = "\n".join(found.lines(call.lines(found.python)))
+            text = "\n".join(found.lines(lambda each: call.lines(each.python)))
             error.args = (f"nothing was restored\n{render_text(error.plan, found)}\n\n{text}",)
         elif isinstance(error, RefusedError) or "policy" in error.hint:
             advice = f"to restore with a policy, call {call.by('…')}"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
+import operator
 import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,48 +15,43 @@ from tfckpt.planning.checks.step import ASSIGNED, is_save_counter
 from tfckpt.policy import STRICT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tfckpt.planning.plan import Plan
     from tfckpt.policy import Policy
 
+_SHOWN = 3
+_MOST_LINES = 30  # of an answer
 _PLAIN = re.compile(r"[A-Za-z_]+|0|[1-9][0-9]*")
 
 
 class Candidates(NamedTuple):
     """A layer of the model that may be one of several, or none, of the checkpoint.
 
-    Or a value that may have been kept in one of several ways.
-
     Attributes:
         live: its path.
         stored: the paths that it may have in the checkpoint.
         evidence: what is known of them.
-        rename: the rule, as (checkpoint, model), that says that it is the first of them.
-        ways: each answer, in words, and what it adds to the policy; () for that rule, or none.
+        may_be_new: whether it may be none of them.
     """
 
     live: str
     stored: tuple[str, ...]
     evidence: str
-    rename: tuple[str, str]
-    ways: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+    may_be_new: bool = True
 
     def question(self, live: Sequence[str]) -> str:
         """The question about it and others, ``live``, that have the same candidates."""
         fits = f"{'one of ' if len(self.stored) > 1 else ''}{listed(self.stored, FOLD)}"
-        each, new = ": each" * (len(live) > 1), "" if self.ways else ", or new"
+        each, new = ": each" * (len(live) > 1), ", or new" * self.may_be_new
         return f"{listed(live)}{each} may be {fits} of the checkpoint{new}: {self.evidence}"
 
-    def answers(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """Each in words, and what it adds to the policy."""
-        yield from self.ways
-        old, new = self.rename
-        if old != new and not self.ways:
-            rule = {"checkpoint": old, "model": new}
-            yield f"{self.live} is the checkpoint's {self.stored[0]}", {"rename": [rule]}
-        if not self.ways:
-            yield f"{self.live} is new", {"exclude": [f"{self.live}/**"]}
+
+class Answer(NamedTuple):
+    """An answer to all that must be decided, in words, and the policy that it makes possible."""
+
+    words: str
+    suggestion: Suggestion
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,29 +63,24 @@ class Suggestion:
         policy: the whole policy; None if a person must decide something first.
         plan: its plan; None without a policy.
         choices: what must be decided.
+        answers: how it may be decided, each with the policy for all of it.
         left: what the policy leaves as it is, in words.
-        gave_up: why not everything was tried; ``""`` if it was.
-        by_names: the suggestion if layers with one name are the same; None if that is no answer.
+        gave_up: why no policy was found; ``""`` if that is no matter of effort.
     """
 
     changes: Mapping[str, Any]
     policy: Policy | None = None
     plan: Plan | None = None
     choices: tuple[Candidates, ...] = ()
+    answers: tuple[Answer, ...] = ()
     left: str = ""
     gave_up: str = ""
-    by_names: Suggestion | None = None
 
     @property
     def lead(self) -> str:
         """What the lines do, in one sentence."""
         if self.plan is None:
-            how = all(
-                x.ways and all(w.keys() <= {"adapt"} for _, w in x.ways) for x in self.choices
-            )
-            what = "how values were kept" if how else "which layer is which"
-            sure = "; this much is sure:" if self.changes else ":"
-            return self.gave_up or f"a policy can restore it once you decide {what}{sure}"
+            return self.gave_up or "a policy can restore it once you decide:"
         live = [s for s in self.plan.steps if s.live is not None and not is_save_counter(s.live)]
         restored = sum(step.status in ASSIGNED for step in live)
         count = f"{restored:,} of {len(live):,} values"
@@ -128,46 +120,56 @@ class Suggestion:
         )
 
     def __str__(self) -> str:
-        return "\n".join(self.lines(self.yaml))
+        return "\n".join(self.lines(operator.attrgetter("yaml")))
 
-    def lines(self, code: str) -> list[str]:
+    def lines(self, code: Callable[[Suggestion], str]) -> list[str]:
         """The lead and the code, or what must be decided."""
         found = wrap(self.lead, "") if self.lead else []
-        if self.plan is not None or self.changes:
-            found += ["", *(f"    {line}" for line in code.split("\n"))]
+        if self.plan is not None:
+            found += ["", *(f"    {line}" for line in code(self).split("\n"))]
         if self.choices:
-            found += ["", *self._decisions()]
+            found += ["", *self._decisions(code)]
         return [printable(line) for line in found]
 
-    def _decisions(self) -> list[str]:
-        alike: dict[tuple[object, ...], list[Candidates]] = {}
-        for choice in self.choices:
-            alike.setdefault((choice.stored, choice.evidence), []).append(choice)
-        lines = []
-        for same in list(alike.values())[:FOLD]:
-            lines += wrap(same[0].question([choice.live for choice in same]), "  ")
-        if more := sum(map(len, list(alike.values())[FOLD:])):
-            lines.append(f"  … and {more:,} more")
-        if (named := self.by_names) is not None:
-            left = f"; {named.left}" * bool(named.left)
-            lines += self._answer(f"layers with the same name are the same{left}", named.changes)
-        there = {path for choice in self.choices for path in choice.stored}
-        new = (choice for choice in self.choices if choice.live not in there)
-        for how, adds in next(new, self.choices[0]).answers():
-            lines += self._answer(how, adds)
-        return lines
+    def _decisions(self, code: Callable[[Suggestion], str]) -> Iterator[str]:
+        groups = itertools.groupby(self.choices, key=lambda choice: choice[1:])
+        alike = [list(choices) for _, choices in groups]
+        for same in alike[:FOLD]:
+            yield from wrap(same[0].question([choice.live for choice in same]), "  ")
+        if more := sum(map(len, alike[FOLD:])):
+            yield f"  … and {more:,} more"
+        for words, found in self.answers:
+            lines = code(found).split("\n")
+            if len(lines) <= _MOST_LINES:
+                left = f"; {found.left}" * bool(found.left)
+                yield from wrap(f"→ if {words}{left}:", "    ")
+                yield from (f"        {line}" for line in lines)
 
-    def _answer(self, how: str, adds: Mapping[str, Any]) -> list[str]:
-        """An answer, and what it adds to the changes that are sure."""
-        texts = []
-        for key, value in adds.items():
-            sure = self.changes.get(key)
-            if sure is None:
-                texts.append(f"{key}: {_flow(value)}")
-            elif added := [each for each in value if each not in sure]:
-                texts.append(f"add {', '.join(map(_flow, added))} to {key}")
-        texts = texts or ["nothing more"]
-        return [f"    → if {how}:", *(f"        {text}" for text in texts)]
+
+def which_is_which(pairs: Sequence[tuple[str, str]]) -> str:
+    """An answer in words: stored and live layers that are the same.
+
+    >>> which_is_which([("model/x", "model/a")]), which_is_which([])
+    ("model/a is the checkpoint's model/x", 'nothing of these is the same')
+    """
+    each = [f"{live} is the checkpoint's {stored}" for stored, live in pairs]
+    return listed(each, FOLD) or "nothing of these is the same"
+
+
+def leaving(new: Sequence[str], left: Sequence[str], plan: Plan, keys: Mapping[str, Any]) -> str:
+    """What is left of the model and of the checkpoint, layers by their paths, in words."""
+    said = [f"{listed(new, _SHOWN)} {'stays' if len(new) == 1 else 'stay'} new"] * bool(new)
+    if left:
+        verb = "is" if len(left) == 1 else "are"
+        said.append(f"{listed(left, _SHOWN)} of the checkpoint {verb} left out")
+    tables = (s.name for s in plan.errors if s.stored and s.live and s.name.endswith("/embeddings"))
+    said += [
+        f"of {name}, an adapt rule with how: vocabulary moves the rows by their words"
+        for name in tables
+    ][:1]
+    return "; ".join(
+        [*said, *["the optimizer starts from scratch"] * (keys.get("optimizer") == "reset")]
+    )
 
 
 def _yaml_lines(changes: Mapping[str, Any]) -> list[str]:

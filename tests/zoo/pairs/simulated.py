@@ -27,7 +27,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.planning import make_plan
-from tfckpt.planning.suggestion.search import suggest
+from tfckpt.planning.suggestion import suggest
 from tfckpt.policy import Policy
 from zoo.pairs.build import NotAModelError
 from zoo.pairs.cases import Case, case

@@ -467,7 +467,7 @@ def _other_list(old: Container, new: Container, pairs: Pairs, firm: Names) -> Wh
     }
 
 
-def creation_order(cls: str, layers: Iterable[Layer]) -> list[int]:
+def _creation_order(cls: str, layers: Iterable[Layer]) -> list[int]:
     """The ranks of the layers of a class in the order of their creation, as far as it is known."""
     numbers = [x.created for x in layers if x.created >= 0 and x.cls == cls]
     rank = {number: at for at, number in enumerate(sorted(set(numbers)))}
@@ -481,7 +481,7 @@ def _other_order(old: Layers, new: Layers) -> bool:
         for x in layers:
             by_class.setdefault(x.cls, []).append(x)
     for cls in sides[0].keys() & sides[1].keys():
-        before, now = (creation_order(cls, side[cls]) for side in sides)
+        before, now = (_creation_order(cls, side[cls]) for side in sides)
         if before and len(before) == len(now) and before != now:
             return True
     return False

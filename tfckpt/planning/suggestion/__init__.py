@@ -1,4 +1,4 @@
-"""From a refused plan to the fewest lines of policy that restore all that can be restored.
+"""From a refused plan to the policy that restores all that is certain, or to what must be decided.
 
 Pure: no file is read. May import `planning` and below.
 """

@@ -1,68 +1,55 @@
-"""From a refused plan to the policy that restores the most with the fewest lines.
+"""From a refused plan to the policy that restores what the evidence makes certain, and no more.
 
-Each step of the search is a policy that is planned: what its plan still refuses says what to try
-next. First what goes where: by position, if that alone is right, else by rules. Then the optimizer
-and dtypes, and last what must be left out because nothing fits it. A layer that something fits is
-never left out: where several fit and nothing distinguishes them, a person decides.
+A policy is only the way to write the pairs down: the plainest one whose plan restores exactly these
+pairs. Then dtypes and the optimizer, and last what has no counterpart is left out, layer by layer.
+If something that would stay new may be something that would be left, nothing is suggested but the
+question, with answers that are whole policies. Everything was planned before it is shown.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.core.inventory import Role
+from tfckpt.core.fewest import holder_of, last_word, renaming, selecting
+from tfckpt.core.inventory import Role, rebased
 from tfckpt.core.selectors import Selector
-from tfckpt.core.text import listed
 from tfckpt.errors import PolicyError
+from tfckpt.planning.checks.one_sided import OF_OPTIMIZERS
 from tfckpt.planning.checks.step import QUANTIZE_HINT, Status, is_save_counter
 from tfckpt.planning.checks.unmatched import is_adapter
+from tfckpt.planning.matching.seeds import layer_of, seed_of
 from tfckpt.planning.planner import make_plan
-from tfckpt.planning.suggested import Candidates, Suggestion
-from tfckpt.planning.suggestion.adapting import adapting, is_table_of_words
-from tfckpt.planning.suggestion.fewest_rules import rename_rules, selectors
-from tfckpt.planning.suggestion.loose import pair_loose
-from tfckpt.planning.suggestion.order import on_branches
-from tfckpt.planning.suggestion.pairing import candidates, pair, scopes_of
-from tfckpt.planning.suggestion.seeds import paired_seeds
-from tfckpt.planning.suggestion.units import Unit, holder_of, nests, parts, units
-from tfckpt.planning.suggestion.words import UNUSED
-from tfckpt.policy.adapt import OfVariable, PlanContext
+from tfckpt.planning.suggested import Answer, Candidates, Suggestion, leaving, which_is_which
+from tfckpt.planning.suggestion.ladder import MOVED, Ladder, axes_of, merges, permuted
+from tfckpt.policy.adapt import OfVariable
 
 if TYPE_CHECKING:
-    from tfckpt.core.inventory import Container, Entry, Inventory
-    from tfckpt.planning.plan import Plan
-    from tfckpt.planning.suggestion.adapting import Adapting
-    from tfckpt.planning.suggestion.pairing import Pairing
-    from tfckpt.policy import Policy
+    from collections.abc import Mapping, Sequence
 
-_KEYS = (
-    "api",
-    "match",
-    "rename",
-    "adapt",
-    "exclude",
-    "exclude_checkpoint",
-    "on_dtype_mismatch",
-    "optimizer",
-)
-_FUSED = re.compile(r"(?<![a-z])(qkv|query_key_value|c_attn|in_proj)(?![a-z])")
-_PROJECTION = re.compile(r"(?<![a-z])(query|key|value|[qkv])(?![a-z])")
+    from tfckpt.core.inventory import Inventory
+    from tfckpt.planning.plan import Plan
+    from tfckpt.planning.suggestion.ladder import Nodes
+    from tfckpt.policy import Policy
+    from tfckpt.policy.adapt import PlanContext
+
+    Keys = dict[str, Any]
+    Names = dict[str, str]  # stored name → live name
+
 _MOST_VALUES = 60_000
+_MOST_EFFORT = 200_000  # values, in all plans
+_MOST_SCOPES, _MOST_RULES = 3, 200
 _LEAST_SHARE = 0.3  # of the weights of the smaller side; less is another model
-_OF_OPTIMIZERS = frozenset({Role.SLOT, Role.ITERATIONS, Role.HYPERPARAMETER})
-_MOST_SCOPES = 3
-_MOST_PLANS = 8  # of a model inside of another one
-_Shapes = dict[str, Counter[tuple[int, ...]]]
-_RESETS: tuple[Any, ...] = (
-    {"hyperparameters": "config"},
-    {"iterations": "restore"},
-    "reset",
+_RESETS: tuple[Any, ...] = ({"hyperparameters": "config"}, {"iterations": "restore"}, "reset")
+# How the pairs are written, the plainest way first: by which names, and with which rules.
+_FORMS = (
+    *(("", ""), ("", "one"), ("name", ""), ("structure", ""), ("", "few")),
+    *(("", "layers"),) * 3,
+    ("name", "layers"),
 )
+_ORDER = ("api", "match", "rename", "adapt", "exclude", "exclude_checkpoint")
+_ALIKE = "equal shapes, and nothing that tells for certain which is which"
 
 
 def suggest(
@@ -83,447 +70,253 @@ class _Search:
         self._stored = stored
         self._live = live
         self._known = known
-        self._adapted = [
-            Selector(rule.model) for rule in policy.adapt if isinstance(rule, OfVariable)
-        ]
-        self._either_way: tuple[Candidates, ...] = ()
+        self._effort = 0
+        rules = (rule for rule in policy.adapt if isinstance(rule, OfVariable))
+        self._adapted = [Selector(rule.model) for rule in rules]
 
     def run(self) -> Suggestion | None:
         if len(self._stored.entries) + len(self._live.entries) > _MOST_VALUES:
             gave_up = f"no policy was searched for, among more than {_MOST_VALUES:,} values"
             return Suggestion({}, gave_up=gave_up)
-        base = self._planned({})
-        if base is None or base.ok or any(step.hint == QUANTIZE_HINT for step in base.errors):
+        plan = self._planned({})
+        if plan is None or plan.ok or any(step.hint == QUANTIZE_HINT for step in plan.errors):
             return None
-        pairing = self._pairing(base)
-        changes, plan = self._placed(base, pairing)
-        moved = sum(old != new for old, new in pairing.names.items())
-        if moved and not changes:
-            gave_up = f"{moved:,} values have other names, for which no few rules were found"
-            return Suggestion({}, gave_up=gave_up)
-        changes, plan = self._cast(changes, plan)
-        changes, plan = self._with_optimizer(changes, plan)
-        if whole := _fused(plan):
-            sentence = (
-                f"{whole} has query, key and value in one: an adapt rule, how: split, divides it"
-            )
-            return Suggestion(changes, gave_up=sentence)
-        which = pairing.choices or self._open(plan)
-        if choices := which or self._either_way or self._shifted(plan):
-            by_names = self._by_names(changes, plan) if which else None
-            if self._either_way:
-                changes.pop("adapt", None)  # part of the answers
-            settled = by_names is not None and (
-                all(choice.stored == (choice.live,) for choice in choices)  # nothing else fits
-                or self._names_settle(by_names.changes)
-            )
-            choices = self._scopes(choices) or choices
-            asked = Suggestion(changes, choices=choices, by_names=by_names)
-            found = by_names if settled else (which and self._nested()) or asked
-        else:
-            found = self._without_rest(changes, plan)
-        if pairing.gave_up:
-            found = dataclasses.replace(found or Suggestion({}), gave_up=pairing.gave_up)
-        return found
+        bare = plan
+        if "include" in self._policy.model_fields_set:
+            policy = self._policy.model_copy(update={"include": ("**",)})
+            bare = make_plan(policy, self._stored, self._live, self._known)
+        self._plan, self._ladder = plan, Ladder(self._stored, self._live, plan, bare)
+        if self._ladder.scopes and (found := self._of_scopes()):
+            return found
+        if questions := self._ladder.questions():
+            return self._asked(questions)
+        return self._written(self._ladder.names())
 
-    def _nested(self) -> Suggestion | None:
-        """If all of one side is a model inside of the other one, in one place or in several."""
-        models = _models(self._stored), _models(self._live)
-        sure = self._places(models, {})
-        found = sure or self._places(models, {"match": "name"})
-        rules: dict[str, list[str]] = {}
-        for old, new in found:
-            rules.setdefault(old, []).append(new)
-        both = list(rules.items()) if len(rules) == 1 < len(found) else []
-        each = [(old, [new]) for old, new in found]
-        ways = []
-        for old, paths in [*both, *each][:_MOST_SCOPES]:
-            targets = [f"{path}/**" for path in paths]
-            rule = {"checkpoint": f"{old}/**", "model": targets[0] if len(paths) == 1 else targets}
-            keys = {"rename": [rule]} if sure else {"rename": [rule], "match": "name"}
-            if (plan := self._planned(keys)) is None:
-                return None
-            changes, plan = self._with_optimizer(*self._cast(keys, plan))
-            if (one := self._without_rest(changes, plan)) is None:
-                return None
-            if sure and len(found) == 1:
-                return one
-            verb = "is" if len(paths) == 1 else "are each"
-            what = f"{listed(paths)} {verb} {old} of the checkpoint"
-            names = "" if sure else ", and layers with the same name are the same"
-            ways.append((f"{what}{names}{f'; {one.left}' * bool(one.left)}", one.changes))
-        why = "all layers of the smaller one are in the other, " + (
-            "in this order" if sure else "by their names, though not by their order"
-        )
-        choices = (Candidates(new, tuple(rules), why, ("", ""), tuple(ways)) for _, new in found)
-        return Suggestion({}, choices=tuple(choices)) if ways else None
+    # Questions
 
-    def _places(
-        self, models: tuple[_Shapes, _Shapes], how: Mapping[str, Any]
-    ) -> list[tuple[str, str]]:
-        """Where all of one side may be in the other: path in the checkpoint, path in the model."""
-        pairs = sorted(
-            (-min(held.total(), wanted.total()), old, new)
-            for old, held in models[0].items()
-            for new, wanted in models[1].items()
-            if old != new and "/" not in min(old, new, key=len)
-            if held <= wanted or wanted <= held
-        )
-        for least, same in itertools.groupby(pairs[:_MOST_PLANS], lambda pair: pair[0]):
-            found = []
-            for _, old, new in same:
-                rule = {"checkpoint": f"{old}/**", "model": f"{new}/**"}
-                plan = self._planned({"rename": [rule], **how})
-                if plan is not None and _moved(plan, f"{old}/", f"{new}/") == -least:
-                    found.append((old, new))
-            if found:
-                return found
-        return []
-
-    def _scopes(self, choices: Sequence[Candidates]) -> tuple[Candidates, ...]:
-        """One choice for all layers, where each is one in one of several scopes; else ()."""
-        ways = []
-        scopes = scopes_of(choices)
-        for scope in scopes[:_MOST_SCOPES]:
-            less = {"exclude_checkpoint": [f"{other}/**" for other in scopes if other != scope]}
+    def _of_scopes(self) -> Suggestion | None:
+        """Which of several parts of one side the other one is."""
+        pairs, answers = self._ladder.scopes, []
+        of_model = len({live for _, live in pairs}) > 1
+        key = "exclude" if of_model else "exclude_checkpoint"
+        for pair in pairs[:_MOST_SCOPES]:
+            less = {key: [f"{other[of_model]}/**" for other in pairs if other != pair]}
             found = suggest(self._with(less), self._stored, self._live, self._known)
-            more = found.changes if found is not None else {}
-            less["exclude_checkpoint"] += more.get("exclude_checkpoint", [])
-            ways.append((f"it is {scope}", {**more, **less}))
-        if not ways:
-            return ()
-        live = choices[0].live.rpartition("/")[0] if len(choices) > 1 else choices[0].live
-        why = "each has layers of these shapes"
-        return (Candidates(live, scopes, why, ("", ""), tuple(ways)),)
+            if found is not None and found.policy is not None:
+                found = dataclasses.replace(found, changes=_both(less, found.changes))
+                answers.append(Answer(which_is_which([pair]), found))
+        why = "layers of the same shapes are in each"
+        parts = {live: tuple(old for old, new in pairs if new == live) for _, live in pairs}
+        choices = (Candidates(live, old, why, may_be_new=of_model) for live, old in parts.items())
+        return Suggestion({}, choices=tuple(choices), answers=tuple(answers)) if answers else None
 
-    def _by_names(self, changes: Mapping[str, Any], plan: Plan) -> Suggestion | None:
-        """If layers with one name are the same layer; None if that does not tell all apart."""
-        changes, plan = self._better(changes, plan, {"match": "name"})
-        return None if self._open(plan) else self._without_rest(changes, plan)
+    def _asked(self, questions: Sequence[tuple[Nodes, Nodes]]) -> Suggestion:
+        """All that is open; and answers to all of it: in order, from either end, or new."""
+        paths = [(tuple(a.path for a in olds), news) for olds, news in questions]
+        choices = [Candidates(b.path, olds, _ALIKE) for olds, news in paths for b in news]
+        answers: list[Answer] = []
+        for way in (1, -1, 0):
+            each = (zip(a[::way], b[::way], strict=False) for a, b in questions if way)
+            rows = [*itertools.chain.from_iterable(each)][:: way or 1]
+            found = self._written(self._ladder.names(rows))
+            others = [other.suggestion.changes for other in answers]
+            if found is not None and found.policy is not None and found.changes not in others:
+                answers.append(Answer(which_is_which([(a.path, b.path) for a, b in rows]), found))
+        return Suggestion({}, choices=tuple(choices), answers=tuple(answers))
 
-    def _names_settle(self, changes: Mapping[str, Any]) -> bool:
-        """Whether nothing speaks against the names but layers of a class that one side lacks."""
-        less = {key: value for key, value in changes.items() if key != "match"}
-        stored = _of_classes_of(self._live, self._stored)
-        live = _of_classes_of(self._stored, self._live)
-        plan = make_plan(self._with(less), stored, live, self._known)
-        return not any(step.status is Status.SUSPECT for step in plan.errors)
+    def _either_way(self, names: Names, kernels: Mapping[tuple[str, str], object]) -> Suggestion:
+        """Square kernels of PyTorch, and no other one shows the order of their axes."""
+        ways = ("a kernel is (in, out) in it, as in Keras", "it is (out, in), as in PyTorch")
+        found = [(way, self._written(names, turn=bool(turn))) for turn, way in enumerate(ways)]
+        answers = tuple(Answer(way, each) for way, each in found if each and each.policy)
+        why = "it is square, and no other kernel shows the order of its axes"
+        square = [pair for pair, fits in kernels.items() if fits == (True, True)]
+        sides = ((new, (f"{old} as it is", f"{old} transposed")) for old, new in square)
+        choices = tuple(Candidates(new, either, why, may_be_new=False) for new, either in sides)
+        return Suggestion({}, choices=choices, answers=answers)
+
+    # Policies
 
     def _with(self, changes: Mapping[str, Any]) -> Policy:
         """The policy with changed keys; rules are added to those that it has."""
         keys = self._policy.model_dump(mode="python", by_alias=True, exclude_unset=True)
-        for key, value in changes.items():
-            before = keys.get(key)
-            if isinstance(value, Mapping):
-                keys[key] = {**(before or {}), **value}
-            elif isinstance(value, list):
-                keys[key] = [*(before or ()), *value]
-            else:
-                keys[key] = value
-        return type(self._policy)(**keys)
+        return type(self._policy)(**_both(keys, changes))
 
     def _planned(self, changes: Mapping[str, Any]) -> Plan | None:
-        """The plan with changed keys; None if they contradict what the policy says."""
+        """The plan with changed keys; None if they contradict the policy, or after long work."""
+        self._effort += len(self._stored.entries) + len(self._live.entries)
+        if self._effort > _MOST_EFFORT:
+            return None
         try:
             return make_plan(self._with(changes), self._stored, self._live, self._known)
         except PolicyError:
             return None
 
-    def _pairing(self, base: Plan) -> Pairing:
-        matched = {s.source: s.name for s in base.assignments if s.entry.role is Role.WEIGHT}
-        spared = {Status.EXCLUDED, Status.RESET}
-        left = {n for s in base.steps if s.status in spared for n in (s.name, s.source)}
-        sides = (self._stored, self._live), (self._live, self._stored)
-        old, new = (
-            [x for x in units(side, nests(other)) if not left & {e.name for e in x.values.values()}]
-            for side, other in sides
-        )
-        restored = {s.name for s in base.assignments}
-        suspects = {
-            step.name.rpartition("/")[0]
-            for step in base.steps
-            if step.status is Status.SUSPECT and step.stored is not None
+    def _written(self, names: Names, *, turn: bool | None = None) -> Suggestion | None:
+        """The lines whose plan restores exactly these, and leaves the rest."""
+        if turn is None:
+            kernels = {pair: fits for pair in names.items() if (fits := self._as_kernel(*pair))}
+            known = [(False, True) in kernels.values(), (True, False) in kernels.values()]
+            if known[0] == known[1] and (True, True) in kernels.values():
+                return self._either_way(names, kernels)
+            turn = known[0]
+        seeds = self._seeds(names)
+        found = self._placed(names | seeds, turn=turn) if seeds else None
+        found = found or self._placed(names, turn=turn)
+        if found is None:
+            renamed = sum(old != new for old, new in names.items())
+            gave_up = f"{renamed:,} values have other names, for which no few rules were found"
+            return Suggestion({}, gave_up=gave_up) if renamed else None
+        if any("on_dtype_mismatch: cast" in step.hint for step in found[1].errors):
+            found = self._better(*found, {"on_dtype_mismatch": "cast"})
+        return self._without_rest(*self._with_optimizer(*found))
+
+    def _placed(self, names: Names, *, turn: bool) -> tuple[Keys, Plan] | None:
+        """The plainest keys whose plan restores these values and no others."""
+        stored, live = self._stored.entries, self._live.entries
+        clash = {*names.values()} & stored.keys() - names.keys()
+        clash = {name for name in clash if stored[name].role in MOVED}
+        always = {
+            "adapt": self._adapting(names, turn=turn),
+            "exclude_checkpoint": selecting(clash, stored.keys() - clash),
         }
-        branching = on_branches(self._stored, self._live, new)
-        if not any(unit.kind for unit in old):
-            new = [part for unit in new for part in parts(unit)]
-        found = pair(old, new, matched, restored, suspects=suspects, branching=branching)
-        if found.choices:
-            return found
-        used = {*matched, *restored, *found.names, *found.names.values()}
-        rest = (
-            [x for x in side if not used & {e.name for e in x.values.values()}]
-            for side in (old, new)
-        )
-        return dataclasses.replace(found, names={**found.names, **pair_loose(*rest)})
+        always = {key: value for key, value in always.items() if value}
+        layered = [name for name, entry in stored.items() if entry.role in MOVED]
+        done = {"": {*self._ladder.fixed}, "name": {*names}, "structure": {*names}}
+        found: dict[object, list[tuple[str, str]] | None] = {}
+        for match, form in _FORMS:
+            keys: Keys = {"match": match} if match else {}
+            if form:
+                plainly, at = form == "layers", (match, form == "layers", len(done[match]))
+                if at not in found:
+                    found[at] = renaming(names, done[match], layered, live, plainly=plainly)
+                if not (rules := found[at]) or (form == "one" and len(rules) > 1):
+                    continue
+                keys["rename"] = [{"checkpoint": old, "model": new} for old, new in rules]
+            plan = self._planned(keys | always)
+            lacks = {*names} if plan is None else _lacks(plan, names)
+            if plan is not None and not lacks:
+                return keys | always, plan
+            done[match] -= lacks
+        return None
 
-    def _placed(self, base: Plan, pairing: Pairing) -> tuple[dict[str, Any], Plan]:
-        """By one rule, or by position if that does the same as the pairs, or by several rules."""
-        if not pairing.names:
-            return {}, base
-        done = {s.source: s.name for s in base.assignments if s.entry.role is Role.WEIGHT}
-        done = {old: new for old, new in done.items() if pairing.names.get(old, new) == new}
-        wanted = {**done, **pairing.names}
-        wanted |= self._seeds(base, wanted)
-        names = rename_rules(wanted, self._stored.entries, self._live.entries, done)
-        if names is None or len(names) > 1:
-            by_position = {"match": "structure"}
-            plan = self._planned(by_position)
-            if plan is not None and _weights(plan).items() >= wanted.items():
-                return by_position, plan
-        if names is None:
-            return {}, base
-        changes: dict[str, Any] = {}
-        if names:
-            changes["rename"] = [{"checkpoint": old, "model": new} for old, new in names]
-        left = {old: new for old, new in wanted.items() if not self._is_adapted(new)}
-        adapted = adapting(left, self._stored, self._live)
-        if adapted.rules:
-            changes["adapt"] = adapted.rules
-        plan = self._planned(changes)
-        if adapted.either_way and plan is not None:
-            turned = adapting(left, self._stored, self._live, transposed=True)
-            self._either_way = _ways(left, adapted, turned)
-        return (changes, plan) if plan is not None else ({}, base)
+    def _seeds(self, names: Names) -> Names:
+        """Stored seed → live seed of those without a counterpart: a seed moves with its layer."""
+        lone = (Status.MISSING, Status.UNEXPECTED)
+        steps = [s for s in self._plan.steps if s.entry.role is Role.SEED and s.status in lone]
+        old, new = {s.source for s in steps if s.stored}, {s.name for s in steps if s.live}
+        layers = {holder_of(a): holder_of(b) for a, b in names.items()} | self._ladder.taken
+        moved = {seed: rebased(layer_of(seed), layers) for seed in old}
+        found = {seed: name for seed, to in moved.items() if to and (name := seed_of(to)) in new}
+        old, new = old - found.keys(), new - {*found.values()}
+        return found | (dict(zip(old, new, strict=True)) if len(old) == len(new) == 1 else {})
 
-    def _is_adapted(self, name: str) -> bool:
-        return any(selector.matches(name) for selector in self._adapted)
+    def _as_kernel(self, old: str, new: str) -> tuple[bool, bool] | None:
+        """Whether a kernel of PyTorch fits as it is, and transposed; None if it is none."""
+        stored, live = self._stored.entries[old], self._live.entries[new]
+        axes = () if self._is_known(old, new) else axes_of(stored, live)
+        shapes = stored.shape, permuted(stored.shape, axes)
+        plain, turned = (x == live.shape or merges(x, live.shape) for x in shapes)
+        return (plain, turned) if axes else None
 
-    def _seeds(self, base: Plan, weights: Mapping[str, str]) -> dict[str, str]:
-        """Stored seed → live seed, of those that are left."""
-        left = [
-            step.name or step.source
-            for step in base.steps
-            if step.entry.role is Role.SEED and step.status in (Status.MISSING, Status.UNEXPECTED)
-        ]
-        old, new = ([x for x in left if x in side.entries] for side in (self._stored, self._live))
-        return paired_seeds(old, new, weights)
+    def _is_known(self, old: str, new: str) -> bool:
+        """Whether the plan, or a rule of the policy, says in which shape a value goes there."""
+        return old in self._ladder.fixed or any(rule.matches(new) for rule in self._adapted)
 
-    def _cast(self, changes: dict[str, Any], plan: Plan) -> tuple[dict[str, Any], Plan]:
-        casts = any(
-            step.status is Status.MISMATCH and "on_dtype_mismatch: cast" in step.hint
-            for step in plan.errors
-        )
-        return (
-            self._better(changes, plan, {"on_dtype_mismatch": "cast"}) if casts else (changes, plan)
-        )
+    def _adapting(self, names: Names, *, turn: bool) -> list[Keys]:
+        """Rules for what another library, or another layer, keeps in another shape."""
+        groups: dict[tuple[int, ...], set[str]] = {}
+        for old, new in names.items():
+            stored, live = self._stored.entries[old], self._live.entries[new]
+            if live.role is not Role.WEIGHT or self._is_known(old, new):
+                continue
+            fits = self._as_kernel(old, new)
+            axes = axes_of(stored, live) if fits and fits[1] and (turn or not fits[0]) else ()
+            if axes:
+                groups.setdefault(axes, set()).add(new)
+            if permuted(stored.shape, axes) != live.shape:
+                groups.setdefault((), set()).add(new)
+        found = []
+        for axes, each in sorted(groups.items(), reverse=True):
+            others = self._live.entries.keys() - each
+            words = dict.fromkeys(map(last_word, sorted(each)))
+            alone = words.keys().isdisjoint(map(last_word, others))
+            texts = [f"**/{word}" for word in words] if alone else selecting(each, others)
+            how: Keys = {"how": "transpose"} if axes else {"how": "reshape"}
+            how |= {"axes": list(axes)} if len(axes) > 2 else {}
+            found += [{"model": text, **how} for text in texts]
+        return found
 
-    def _with_optimizer(self, changes: dict[str, Any], plan: Plan) -> tuple[dict[str, Any], Plan]:
-        errors = [step for step in plan.errors if step.entry.role in _OF_OPTIMIZERS]
-        if not errors:
-            return changes, plan
-        if not any(entry.role in _OF_OPTIMIZERS for entry in self._live.entries.values()):
-            names = {s.source for s in plan.steps if s.stored and s.stored.role in _OF_OPTIMIZERS}
-            others = self._stored.entries.keys() - names
-            return self._better(changes, plan, {"exclude_checkpoint": selectors(names, others)})
+    def _better(self, keys: Keys, plan: Plan, more: Keys) -> tuple[Keys, Plan]:
+        """With more changed keys, if their plan has fewer errors."""
+        found = self._planned(_both(keys, more))
+        faults = len(plan.errors) + len(plan.problems)
+        if found is None or len(found.errors) + len(found.problems) >= faults:
+            return keys, plan
+        return _both(keys, more), found
+
+    def _with_optimizer(self, keys: Keys, plan: Plan) -> tuple[Keys, Plan]:
+        errors = [step for step in plan.errors if step.entry.role in OF_OPTIMIZERS]
+        if errors and not any(e.role in OF_OPTIMIZERS for e in self._live.entries.values()):
+            names = {s.source for s in plan.steps if s.stored and s.stored.role in OF_OPTIMIZERS}
+            dropped = selecting(names, self._stored.entries.keys() - names)
+            return self._better(keys, plan, {"exclude_checkpoint": dropped})
         kept = any(step.entry.role is Role.SLOT for step in plan.assignments)
         if kept and all(step.status is not Status.SUSPECT for step in errors):
-            return changes, plan  # those of variables that are left out go with them
-        for resets in _RESETS:
-            better, found = self._better(changes, plan, {"optimizer": resets})
-            if not any(step.entry.role in _OF_OPTIMIZERS for step in found.errors):
+            return keys, plan  # those of variables that are left out go with them
+        for reset in _RESETS if errors else ():
+            better, found = self._better(keys, plan, {"optimizer": reset})
+            if not any(step.entry.role in OF_OPTIMIZERS for step in found.errors):
                 return better, found
-        return changes, plan
+        return keys, plan
 
-    def _open(self, plan: Plan) -> tuple[Candidates, ...]:
-        """What is left on both sides and fits, though nothing says that it is the same."""
-        left: tuple[dict[str, dict[str, Entry]], ...] = ({}, {})
-        lone = [step for step in plan.errors if step.stored is None or step.live is None]
-        # on both sides, and yet without a counterpart: a rule of the policy keeps them apart
-        apart = {s.name for s in lone if s.live} & {s.source for s in lone if s.stored}
-        for step in plan.errors:
-            if (step.name or step.source) in apart:
-                continue
-            for entry, side in zip((step.stored, step.live), left, strict=True):
-                if entry is not None and entry.role is Role.WEIGHT:
-                    path = holder_of(entry.name)
-                    side.setdefault(path, {})[entry.name[len(path) + 1 :]] = entry
-        if not all(left):
-            return ()
-        stored = _units(left[0], self._stored, self._live)
-        live = _units(left[1], self._live, self._stored)
-        return candidates(stored, live)
-
-    def _shifted(self, plan: Plan) -> tuple[Candidates, ...]:
-        """Layers without names of other inputs and units: those before them may be others, too."""
-        automatic = [unit.path for unit in units(self._live) if unit.automatic]
-        found = []
-        for step in plan.errors:
-            if step.status is Status.MISMATCH and step.entry.role is Role.WEIGHT and step.stored:
-                shapes = step.entry.shape or (), step.stored.shape or ()
-                apart = sum(a != b for a, b in zip(*shapes, strict=False))
-                path = holder_of(step.name)
-                if len(shapes[0]) == len(shapes[1]) and apart > 1 and path in automatic:
-                    new = (f"{path} is new, and those before it are the same", _leaving(path))
-                    why = "it has other inputs and units, as if a layer had come before it"
-                    found.append(Candidates(path, (path,), why, ("", ""), (new,)))
-        return tuple(found)
-
-    def _without_rest(self, changes: Mapping[str, Any], plan: Plan) -> Suggestion | None:
-        """Without what nothing fits; None if that is not enough, or leaves nothing."""
-        new, unused = set(), set()
-        for step in plan.errors:
-            if step.live is not None and step.status is not Status.SUSPECT:
-                new.add(step.name)
-            elif step.live is None and step.stored is not None:
-                unused.add(step.source)
-        counter = {name for name in new if is_save_counter(self._live.entries[name])}
-        whole = _whole_layers(new - counter, self._live)
-        rest: dict[str, Any] = {"api": "read"} if counter else {}
-        if whole:
-            rest["exclude"] = selectors(whole, self._live.entries.keys() - whole)
+    def _without_rest(self, keys: Keys, plan: Plan) -> Suggestion | None:
+        """Without what has no counterpart; None if that is not enough, or leaves nothing."""
+        stored, live = self._stored.entries, self._live.entries
+        new = {s.name for s in plan.errors if s.live and s.status is not Status.SUSPECT}
+        counter = {name for name in new if is_save_counter(live[name])}
+        layers = {holder_of(n) for n in new if live[n].role is Role.WEIGHT and not is_adapter(n)}
+        weights = {n for n, e in live.items() if e.role is Role.WEIGHT and holder_of(n) in layers}
+        new = (new - counter) | weights  # a head is restored whole or not at all
+        # of the same name, and left with it
+        unused = {s.source for s in plan.errors if s.stored and not s.live} - new
+        more: Keys = {"api": "read"} if counter else {}
         if unused:
-            unused -= whole  # of the same name, and left with it
-            if unused:
-                rest["exclude_checkpoint"] = _unused_selectors(unused, self._stored)
-        better, found = self._better(changes, plan, rest) if rest else (changes, plan)
-        left = []
-        weights = {n for n in whole if self._live.entries[n].role is Role.WEIGHT}
-        if weights:
-            paths = selectors(weights, self._live.entries.keys() - weights)
-            shown = listed([path.removesuffix("/**") for path in paths], 3)
-            left.append(f"{shown} {'stays' if len(paths) == 1 else 'stay'} new")
-        left += [
-            f"of {step.name}, an adapt rule with how: vocabulary moves the rows by their words"
-            for step in plan.errors
-            if step.stored is not None and step.live is not None
-            if is_table_of_words(step.stored, step.live)
-        ][:1]
-        if changes.get("optimizer") == "reset":
-            left.append("the optimizer starts from scratch")
-        if not found.ok or not self._is_same_model(found):
+            more["exclude_checkpoint"] = selecting(unused, stored.keys() - unused)
+        for roles in (frozenset({Role.SLOT}), frozenset[Role]()):  # they go with their variable
+            seen = {n for n, e in live.items() if e.role not in roles}
+            exclude = {"exclude": selecting(new & seen, seen - new)} if new else {}
+            better = _both(keys, more | exclude)
+            few = max(map(len, better.values()), default=0) <= _MOST_RULES
+            found = self._planned(better) if few else None
+            if found is not None and found.ok:
+                break
+        restored = sum(s.entry.role is Role.WEIGHT for s in found.assignments) if found else 0
+        sides = [sum(e.role is Role.WEIGHT for e in side.values()) for side in (stored, live)]
+        # another vocabulary: each word would have the row of another one
+        other = any(s.entry.role is Role.VOCABULARY and s.stored and s.live for s in plan.errors)
+        if found is None or not found.ok or other or restored < max(1, _LEAST_SHARE * min(sides)):
             return None
-        better = {key: better[key] for key in _KEYS if key in better}
-        return Suggestion(better, self._with(better), found, left="; ".join(left))
-
-    def _better(
-        self, changes: Mapping[str, Any], plan: Plan, more: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], Plan]:
-        """With more changed keys, if their plan has fewer errors."""
-        both = dict(changes)
-        for key, value in more.items():
-            both[key] = [*both.get(key, ()), *value] if isinstance(value, list) else value
-        found = self._planned(both)
-        if found is None or _faults(found) >= _faults(plan):
-            return dict(changes), plan
-        return both, found
-
-    def _is_same_model(self, plan: Plan) -> bool:
-        restored = sum(step.entry.role is Role.WEIGHT for step in plan.assignments)
-        sides = [
-            sum(entry.role is Role.WEIGHT for entry in side.entries.values())
-            for side in (self._stored, self._live)
-        ]
-        return restored > 0 and restored >= _LEAST_SHARE * min(sides)
+        better = {key: better[key] for key in _ORDER if key in better} | better
+        lost = {holder_of(name) for name in unused if stored[name].role in MOVED}
+        left = leaving(sorted(layers), sorted(lost), plan, better)
+        return Suggestion(better, self._with(better), found, left=left)
 
 
-def _models(side: Inventory) -> _Shapes:
-    """Path → the shapes of all weights in it, of each container with several layers."""
-    found: _Shapes = {}
-    for name, entry in side.entries.items():
-        if entry.role is Role.WEIGHT:
-            for path in itertools.accumulate(name.split("/")[:-1], "{}/{}".format):
-                if path in side.containers and len(side.containers[path].layers) > 1:
-                    found.setdefault(path, Counter())[tuple(entry.shape or ())] += 1
-    return found
+def _both(keys: Mapping[str, Any], more: Mapping[str, Any]) -> Keys:
+    """Changed keys, and more of them: what is listed is joined."""
+    both = dict(keys)
+    for key, value in more.items():
+        if isinstance(value, list):
+            both[key] = [*both.get(key, ()), *value]
+        else:
+            both[key] = {**(both.get(key) or {}), **value} if isinstance(value, dict) else value
+    return both
 
 
-def _moved(plan: Plan, old: str, new: str) -> int:
-    pairs = ((s.source, s.name) for s in plan.assignments if s.entry.role is Role.WEIGHT)
-    return sum(a.startswith(old) and b.startswith(new) for a, b in pairs)
-
-
-def _of_classes_of(other: Inventory, one: Inventory) -> Inventory:
-    """An inventory whose containers have the layers of those classes that the other one has."""
-    kept: dict[str, Container] = {}
-    for path, held in one.containers.items():
-        classes = {x.cls for x in other.containers[path].layers} if path in other.containers else ()
-        kept[path] = held._replace(layers=tuple(x for x in held.layers if x.cls in classes))
-    return dataclasses.replace(one, containers=kept)
-
-
-def _units(
-    values: Mapping[str, dict[str, Entry]], inventory: Inventory, other: Inventory
-) -> list[Unit]:
-    """A unit for each path, of the class of the layer that it is in."""
-    within = units(inventory, nests(other))
-    kinds = {e.name: unit.kind for unit in within for e in unit.values.values()}
-    return [
-        Unit(path, below, kinds[next(iter(below.values())).name]) for path, below in values.items()
-    ]
-
-
-def _fused(plan: Plan) -> str:
-    """A stored value that may hold query, key and value, which the model lacks; ``""`` for none."""
-    left = [step for step in plan.errors if step.entry.role is Role.WEIGHT]
-    if not any(step.stored is None and _PROJECTION.search(step.name) for step in left):
-        return ""
-    names = (step.source for step in left if step.live is None)
-    return next((name for name in names if _FUSED.search(name)), "")
-
-
-def _faults(plan: Plan) -> int:
-    return len(plan.errors) + len(plan.problems)
-
-
-def _ways(
-    pairs: Mapping[str, str], plain: Adapting, transposed: Adapting
-) -> tuple[Candidates, ...]:
-    """Kernels that fit as they are and transposed, for a person."""
-    answers = (
-        ("a kernel is (in, out) in it, as in Keras", _adds(plain.rules)),
-        ("it is (out, in), as in PyTorch", _adds(transposed.rules)),
-    )
-    names = {new: old for old, new in pairs.items()}
-    return tuple(
-        Candidates(
-            new,
-            (f"{names[new]} as it is", "transposed"),
-            "it is square, and no other kernel shows the order of its axes",
-            (names[new], new),
-            answers,
-        )
-        for new in plain.either_way
-    )
-
-
-def _leaving(path: str) -> Mapping[str, Any]:
-    return {"exclude": [f"{path}/**"]}
-
-
-def _adds(rules: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    return {"adapt": rules} if rules else {}
-
-
-def _weights(plan: Plan) -> dict[str, str]:
-    """Stored name → live name of what is restored, without optimizers."""
-    return {
-        step.source: step.name
-        for step in plan.assignments
-        if step.entry.role in (Role.WEIGHT, Role.SEED)
-    }
-
-
-def _whole_layers(names: set[str], live: Inventory) -> set[str]:
-    """With the other weights of their layers: a head is restored whole or not at all.
-
-    New low-rank factors leave the kernel beside them as it was trained.
-    """
-    weights = {x for x in names if live.entries[x].role is Role.WEIGHT and not is_adapter(x)}
-    layers = {name.rpartition("/")[0] for name in weights}
-    whole = {
-        name
-        for name, entry in live.entries.items()
-        if entry.role is Role.WEIGHT and name.rpartition("/")[0] in layers
-    }
-    return names | whole
-
-
-def _unused_selectors(names: set[str], stored: Inventory) -> list[str]:
-    """Selectors for stored values; a word for those that only other libraries keep."""
-    found = []
-    for word in sorted(UNUSED):
-        if words := {name for name in names if name.replace(".", "/").endswith(f"/{word}")}:
-            found.append(f"re:.*{word}")
-            names = names - words
-    return found + selectors(names, stored.entries.keys() - names)
+def _lacks(plan: Plan, names: Names) -> set[str]:
+    """The stored names of what a plan does not restore of these, or restores besides."""
+    both = (s for s in plan.steps if s.stored and s.live and s.status is not Status.SUSPECT)
+    got = {s.source: s.name for s in both}
+    moved = {s.source: s.name for s in plan.assignments if s.entry.role in MOVED}
+    return {old for old, _ in (names.items() - got.items()) | (moved.items() - names.items())}
