@@ -162,6 +162,7 @@ def a_run_whose_clock_goes_back(place: str) -> None:
             manager = manager_of(run, 2, keep_checkpoint_every_n_hours=hours)
             if step > 1:
                 assert restored(run) == (f"ckpt-{step - 1}", step - 1)
+                assert Path(manager.restore_or_initialize()).name == f"ckpt-{step - 1}"
             assert Path(save(manager, step)).name == f"ckpt-{step}"
             for path in run.iterdir():
                 os.utime(path, (now, now))

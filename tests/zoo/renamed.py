@@ -256,6 +256,7 @@ OF_MODULES = {
     "callbacks": ("fits", "fits of tf_keras"),
     "either_keras": ("saves", "fits", "saves of tf_keras"),
     "fit": ("fits", "fits of tf_keras"),
+    "graph": ("saves", "saves of tf_keras"),
     "keras": ("saves", "fits"),
     "runtime": ("plain", "fits"),
     "tensorflow": ("plain", "saves"),

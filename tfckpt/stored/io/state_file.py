@@ -72,7 +72,7 @@ def write_state(
 ) -> None:
     """Replace a state file; on a full disk in its place, which takes no space.
 
-    ``newest`` is the last of the paths, unless told.
+    ``newest`` is the last of the paths, unless given.
     """
     path = join(directory, STATE_FILE)
     state = render(newest or paths[-1], paths, times, last_preserved)
