@@ -9,8 +9,8 @@ put on or taken off is a rename. Evidence has ranks. Two layers that fit are the
    have in the same order, and neither creation, connections nor another name against it;
 4. in another container, if all layers of these shapes are as many, and in the same order.
 
-Words of names confirm an order, and never more; what looks automatic is no name. The rest is left:
-what fits it is for a person to say. Layers with the same values are compared once for all.
+Words of names confirm an order, and never more; what looks automatic is not a name. The rest is
+left: what fits it is for a person to say. Layers with the same values are compared once for all.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from tfckpt.core.inventory import Container, Entry, Inventory, Layer, Shape
     from tfckpt.planning.plan import Plan
 
-    Nodes = Sequence["Node"]
-    Rows = Sequence[tuple["Node", "Node"]]  # a stored layer and a live one
+    Nodes = Sequence["LayerNode"]
+    Rows = Sequence[tuple["LayerNode", "LayerNode"]]  # a stored layer and a live one
 
 MOVED = frozenset({Role.WEIGHT, Role.VOCABULARY})
 _APART = frozenset({Status.EXCLUDED, Status.RESET})
@@ -55,7 +55,7 @@ _WORDS = {
 _ORDERS = {"kernel": (1, 0), "depthwise_kernel": (0, 1)}  # of PyTorch's first two axes
 
 
-class Node:
+class LayerNode:
     """A path with values below it: a layer, or what holds layers."""
 
     def __init__(self, path: str, above: str, kind: str, at: int, layer: Layer | None) -> None:
@@ -63,10 +63,10 @@ class Node:
         self.above, self.name = above, path[len(above) :].removeprefix("/")
         self.kind = kind  # of what holds it
         self.at, self.layer = at, layer
-        self.inner: list[Node] = []
+        self.inner: list[LayerNode] = []
         self.values: dict[str, Entry] = {}
         self.own = layer.own if layer and (not layer.auto or layer.given) else ""
-        self.place = self.name if kind in _NAMES else ""  # an index is no name
+        self.place = self.name if kind in _NAMES else ""  # an index is not a name
         self.created = layer.created if layer else -1
         self.order: tuple[str, ...] = ()  # of its values, as Keras writes them
         self.worded = True  # whether both sides call values by the same words
@@ -76,7 +76,7 @@ class Node:
         return int(self.name[:18]) if self.name.isdecimal() else self.at
 
     @cached_property
-    def leaves(self) -> list[Node]:
+    def leaves(self) -> list[LayerNode]:
         """All with values, itself and below."""
         below = (leaf for node in self.inner for leaf in node.leaves)
         return [self, *below] if self.values else [*below]
@@ -96,7 +96,7 @@ class Node:
         return shapes, self.order, any("." in entry.name for entry in self.values.values())
 
 
-class Side:
+class LayerSide:
     """The layers of an inventory in the order of what holds them, without some values."""
 
     def __init__(self, inventory: Inventory, apart: set[str]) -> None:
@@ -106,7 +106,7 @@ class Side:
         self._layers = {
             f"{path}/{x.place}": (at, x) for path in held for at, x in enumerate(held[path].layers)
         }
-        self.nodes = {"": Node("", "", "", -1, None)}
+        self.nodes = {"": LayerNode("", "", "", -1, None)}
         self.top = self.nodes[""]
         for name, entry in inventory.entries.items():
             counts = last_word(name) == "num_batches_tracked"  # PyTorch's, of a normalization
@@ -125,13 +125,15 @@ class Side:
             node.inner.sort(key=lambda x: (first[x.path] if x.kind in _NAMES else 0, x.at))
         self.given = {node.own for node in self.nodes.values() if node.own}
 
-    def _add(self, path: str) -> Node:
+    def _add(self, path: str) -> LayerNode:
         node = self.top
         for end in [*(m.start() for m in re.finditer("/", path)), len(path)][-_MOST_LEVELS:]:
             below = path[:end]
             if below not in self.nodes:
                 known = self._layers.get(below, (-1, None))
-                self.nodes[below] = Node(below, node.path, self.kinds.get(node.path, ""), *known)
+                self.nodes[below] = LayerNode(
+                    below, node.path, self.kinds.get(node.path, ""), *known
+                )
                 node.inner.append(self.nodes[below])
             node = self.nodes[below]
         return node
@@ -145,8 +147,8 @@ class Ladder:
     """
 
     def __init__(self, stored: Inventory, live: Inventory, plan: Plan, bare: Plan) -> None:
-        self.old = Side(stored, {step.source for step in bare.steps if step.status in _APART})
-        self.new = Side(live, {step.name for step in plan.steps if step.status in _APART})
+        self.old = LayerSide(stored, {step.source for step in bare.steps if step.status in _APART})
+        self.new = LayerSide(live, {step.name for step in plan.steps if step.status in _APART})
         words = [{w for x in side.top.leaves for w in x.values} for side in (self.old, self.new)]
         for node in (*self.old.nodes.values(), *self.new.nodes.values()):
             node.worded = not words[0].isdisjoint(words[1])
@@ -156,7 +158,7 @@ class Ladder:
         self.listed: dict[str, str] = {}  # the same, of variables that no layer holds
         self.scopes: list[tuple[str, str]] = []  # several parts of one side that may be the other
         self._fits: dict[tuple[object, object], Mapping[str, str] | None] = {}
-        self._wrapped: list[tuple[bool, Node, Node]] = []
+        self._wrapped: list[tuple[bool, LayerNode, LayerNode]] = []
         self._lists = stored.complete or LIST in map(_kind, stored.containers.values())
         self._live = live
         for step in plan.assignments:
@@ -199,7 +201,7 @@ class Ladder:
         """All live layers that the same stored ones fit, behind these."""
         examples = {x.kinds: x for x in olds}
         fitting: dict[object, frozenset[object]] = {}
-        groups: dict[frozenset[object], list[Node]] = defaultdict(list)
+        groups: dict[frozenset[object], list[LayerNode]] = defaultdict(list)
         for b in news:
             if b.kinds not in fitting:
                 fit = (kinds for kinds, a in examples.items() if self._fitting(a, b) is not None)
@@ -210,28 +212,28 @@ class Ladder:
 
     # Pairing
 
-    def _pair(self, a: Node, b: Node) -> None:
+    def _pair(self, a: LayerNode, b: LayerNode) -> None:
         self.pairs[b.path], self.taken[a.path] = a.path, b.path
         if bool(a.inner) != bool(b.inner) and len(a.leaves) == len(b.leaves) == 1:  # a wrapper
             one, other = a.leaves[0], b.leaves[0]
             self._wrapped.append((bool(a.inner), one, other))
             self.pairs[other.path], self.taken[one.path] = one.path, other.path
 
-    def _fit(self, a: Node, b: Node) -> bool:
+    def _fit(self, a: LayerNode, b: LayerNode) -> bool:
         if a.inner and b.inner:
             return True
         if not len(a.leaves) == len(b.leaves) == 1 or (b.inner and self._unseen(b.leaves[0])):
             return False
         return self._fitting(a.leaves[0], b.leaves[0]) is not None
 
-    def _fitting(self, a: Node, b: Node) -> Mapping[str, str] | None:
+    def _fitting(self, a: LayerNode, b: LayerNode) -> Mapping[str, str] | None:
         """Stored word → live word of the values of two layers; None if they do not fit."""
         kinds = a.kinds, b.kinds
         if kinds not in self._fits:
             self._fits[kinds] = _fitting(a, b)
         return self._fits[kinds]
 
-    def _by_key(self, olds: Nodes, news: Nodes, key: Callable[[Node], str]) -> None:
+    def _by_key(self, olds: Nodes, news: Nodes, key: Callable[[LayerNode], str]) -> None:
         """Pair those that alone have a name."""
         counts = Counter(map(key, olds)), Counter(map(key, news))
         named = {name: x for x in news if (name := key(x)) and counts[1][name] == 1}
@@ -242,7 +244,7 @@ class Ladder:
             if self._fit(a, b) and not self._is_another(a, b):
                 self._pair(a, b)
 
-    def _align(self, a: Node, b: Node, *, same: bool = False) -> None:
+    def _align(self, a: LayerNode, b: LayerNode, *, same: bool = False) -> None:
         """The layers in two containers that are the same one."""
         self._by_key(a.inner, b.inner, operator.attrgetter("own"))
         self._by_key(a.inner, b.inner, operator.attrgetter("place"))
@@ -252,7 +254,7 @@ class Ladder:
             if y.inner and y.path in self.pairs:
                 self._align(self.old.nodes[self.pairs[y.path]], y)
 
-    def _in_turn(self, a: Node, b: Node) -> None:
+    def _in_turn(self, a: LayerNode, b: LayerNode) -> None:
         """Whole groups of equal shapes, then what holds layers."""
         sides = (a.inner, self.taken), (b.inner, self.pairs)
         left = [
@@ -261,7 +263,9 @@ class Ladder:
         of_class = self.old.orders.get(a.path) == "class"  # the file orders those of a class alone
         in_order = of_class or self._in_order(a.inner, b.inner)
         for key in (operator.attrgetter("sizes"), lambda x: bool(x.inner)):
-            groups: dict[object, tuple[list[Node], list[Node]]] = defaultdict(lambda: ([], []))
+            groups: dict[object, tuple[list[LayerNode], list[LayerNode]]] = defaultdict(
+                lambda: ([], [])
+            )
             for at, (_, done) in enumerate(sides):
                 for x in left[at]:
                     if x.path not in done:
@@ -273,7 +277,9 @@ class Ladder:
     def _across(self) -> None:
         """Layers that went from one container to another, if all of their kind are in order."""
         leaves = self.old.top.leaves, self.new.top.leaves
-        groups: dict[object, tuple[list[Node], list[Node]]] = defaultdict(lambda: ([], []))
+        groups: dict[object, tuple[list[LayerNode], list[LayerNode]]] = defaultdict(
+            lambda: ([], [])
+        )
         for at, side in enumerate(leaves):
             for x in side:
                 groups[x.sizes][at].append(x)
@@ -307,7 +313,7 @@ class Ladder:
         both = [[x for x in row if counts[0][x] == counts[1][x]] for row in rows]
         return both[0] == both[1]
 
-    def _is_another(self, a: Node, b: Node) -> bool:
+    def _is_another(self, a: LayerNode, b: LayerNode) -> bool:
         """Whether a name says that one of them is another layer."""
         return a.own != b.own and (a.own in self.new.given or b.own in self.old.given)
 
@@ -335,7 +341,7 @@ class Ladder:
             while not top[-1].values and len(top[-1].inner) == 1:
                 top.append(top[-1].inner[0])
             tops.append([x for x in top if x.path or len(top) == 1])
-            parts: dict[object, list[Node]] = defaultdict(list)
+            parts: dict[object, list[LayerNode]] = defaultdict(list)
             for x in tops[-1][:1] + [x for x in side.nodes.values() if x.path]:
                 if x.leaves and not any(y.path in done for y in x.leaves):
                     parts[x.sizes].append(x)
@@ -349,13 +355,13 @@ class Ladder:
         elif same and min(len({x for x, _ in same}), len({y for _, y in same})) == 1:
             self.scopes = sorted(same)
 
-    def _may_move(self, a: Node, b: Node) -> bool:
+    def _may_move(self, a: LayerNode, b: LayerNode) -> bool:
         """Whether no name, and no place that is one, says otherwise."""
         stays = a.layer and a.place and a.path in self.new.nodes
         was = b.layer and b.place and b.path in self.old.nodes
         return not (a.own or b.own or stays or was or self._unseen(b))
 
-    def _unseen(self, b: Node) -> bool:
+    def _unseen(self, b: LayerNode) -> bool:
         """Whether it is in a list or a dict, of which the file shows none."""
         above = itertools.accumulate(b.path.split("/")[:-1], "{}/{}".format)
         held = (self._live.containers.get(path) for path in above)
@@ -505,7 +511,7 @@ def merges(old: Shape | None, new: Shape | None) -> bool:
     return few and 1 not in long and short in merged
 
 
-def _fitting(a: Node, b: Node) -> dict[str, str] | None:
+def _fitting(a: LayerNode, b: LayerNode) -> dict[str, str] | None:
     if len(a.values) != len(b.values):
         return None
     if all(word.startswith("vars/") for word in a.values):  # Keras's file knows their order alone
