@@ -51,7 +51,7 @@ def selecting(names: Collection[str], others: Collection[str]) -> list[str]:
     >>> selecting({"model/a/bias", "model/b/bias"}, {"model/a/kernel", "model/b/kernel"})
     ['**/bias']
     >>> selecting({f"model/a/{n}/w" for n in (0, 1, 10)}, {"model/a/b/w"})
-    ['model/a/*/**']
+    ['model/a/0/**', 'model/a/1/**', 'model/a/10/**']
     """
     ordered = sorted(others)
     kept = set(map(last_word, ordered))
@@ -103,7 +103,7 @@ def renaming(
     [('model/net/a/**', 'model/b/**')]
     >>> names = {f"a_{n}/w": f"b_{n}/kernel" for n in range(2)}
     >>> renaming(names, (), names, names.values())
-    [('a_*/w', 'b_*/kernel')]
+    [('**/a_*/w', '**/b_*/kernel')]
     """
     missing = {old: new for old, new in names.items() if old not in done}
     ordered = sorted({*stored, *names})

@@ -316,7 +316,7 @@ def is_plain(variable: Any, dtype: str) -> bool:
 def memory(entry: BundleEntry, *, plain: bool) -> tuple[Any, np.ndarray]:
     """A tensor for a large value that a plain variable takes over, else an array; and its bytes."""
     # The operation takes dimensions as int32.
-    if plain and entry.nbytes > COPIED and max(entry.shape) < 1 << 31:
+    if plain and entry.nbytes > COPIED and 0 < max(entry.shape, default=0) < 1 << 31:
         return _empty_tensor(entry.shape, entry.dtype)
     content = np.empty(entry.nbytes, np.uint8)
     return np.ndarray(entry.shape, _numpy_dtype(entry.dtype), content), content
