@@ -148,32 +148,35 @@ def restore(
         rejected: why candidates were passed over, for the report.
         only_plan: assigns nothing, and refuses nothing.
     """
-    candidate = next(candidates, None)
-    while candidate is not None:
-        sources, workers = candidate
-        continues = len(sources) == 1 and sources[0].policy.api == "restore"
-        counted = {"save_counter": counter} if counter is not None and continues else {}
-        try:
-            with (
-                workers,
-                prepare(sources, {**objects, **counted}, leave=TRAINING, workers=workers) as found,
-            ):
-                prepared = training(found)
-                if only_plan:
+    with contextlib.closing(candidates):
+        candidate = next(candidates, None)
+        while candidate is not None:
+            sources, workers = candidate
+            continues = len(sources) == 1 and sources[0].policy.api == "restore"
+            counted = {"save_counter": counter} if counter is not None and continues else {}
+            try:
+                with (
+                    workers,
+                    prepare(
+                        sources, {**objects, **counted}, leave=TRAINING, workers=workers
+                    ) as found,
+                ):
+                    prepared = training(found)
+                    if only_plan:
+                        return prepared.report(rejected)
+                    refuse(prepared.plan)
+                    _check_step(prepared)
+                    if prepared.plan.training_state:
+                        _check_iterators(prepared)
+                    if prepared.waits:
+                        check(prepared, workers)
+                    else:
+                        assign(prepared, workers)
+                        if lineage is not None:
+                            lineage.add(prepared)
                     return prepared.report(rejected)
-                refuse(prepared.plan)
-                _check_step(prepared)
-                if prepared.plan.training_state:
-                    _check_iterators(prepared)
-                if prepared.waits:
-                    check(prepared, workers)
-                else:
-                    assign(prepared, workers)
-                    if lineage is not None:
-                        lineage.add(prepared)
-                return prepared.report(rejected)
-        except PASSED_OVER as error:
-            candidate = after_failure(candidates, error)
+            except PASSED_OVER as error:
+                candidate = after_failure(candidates, error)
     return RestoreReport(Plan("", "", ()), "", rejected=tuple(rejected))
 
 
