@@ -32,6 +32,16 @@ def pasted(path: str, model: Any) -> tfckpt.RestoreReport:
     return tfckpt.restore(path, model, policy=yaml.safe_load(textwrap.dedent(code)))
 
 
+def answered(path: str, model: Any) -> tfckpt.RestoreReport:
+    """Restore by the first answer that is offered to the question of a refusal."""
+    with pytest.raises(tfckpt.RefusedError, match="once you decide") as refused:
+        tfckpt.restore(path, model)
+    assert refused.value.suggestion is None
+    _, first, *_ = str(refused.value).split("→ ")
+    code = "\n" + first.partition(":\n")[2]
+    return tfckpt.restore(path, model, policy=yaml.safe_load(textwrap.dedent(code)))
+
+
 def equal(stored: Iterable[Any], live: Iterable[Any]) -> None:
     """Arrays or variables of either flavor, one by one."""
     for pair in zip(stored, live, strict=True):

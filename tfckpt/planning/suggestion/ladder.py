@@ -359,7 +359,8 @@ class Ladder:
         """Whether no name, and no place that is one, says otherwise."""
         stays = a.layer and a.place and a.path in self.new.nodes
         was = b.layer and b.place and b.path in self.old.nodes
-        return not (a.own or b.own or stays or was or self._unseen(b))
+        named = any(x.own and not (x.layer and x.layer.auto) for x in (a, b))
+        return not (named or stays or was or self._unseen(b))
 
     def _unseen(self, b: LayerNode) -> bool:
         """Whether it is in a list or a dict, of which the file shows none."""
