@@ -26,8 +26,9 @@ def schema() -> dict[str, Any]:
         kind["description"] = kind["description"].partition("\n\n")[0]
     keep = kinds["Keep"]
     _one_of(
-        keep, ["latest"], ["best", "monitor", "mode"], ["every_n_steps"], ["every_n_hours"], ["pin"]
+        keep, ["latest"], ["best", "monitor"], ["every_n_steps"], ["every_n_hours"], ["pin"]
     )
+    keep["properties"]["mode"] = _without_null(keep["properties"]["mode"])
     keep["dependentRequired"] = {"monitor": ["best"], "mode": ["best"]}
     for name in ("Source", "OnlySource"):
         _one_of(kinds[name], ["path"], ["directory"], ["all_of"])
@@ -38,8 +39,12 @@ def _one_of(kind: dict[str, Any], *groups: list[str]) -> None:
     """Require exactly one of these groups of keys, each with a value."""
     keys = kind["properties"]
     for key in itertools.chain(*groups):
-        keys[key] = {"description": keys[key]["description"], **keys[key]["anyOf"][0]}
+        keys[key] = _without_null(keys[key])
     kind["oneOf"] = [{"required": group} for group in groups]
+
+
+def _without_null(key: dict[str, Any]) -> dict[str, Any]:
+    return {"description": key["description"], **key["anyOf"][0]}
 
 
 if __name__ == "__main__":

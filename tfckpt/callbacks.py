@@ -42,7 +42,6 @@ _ARGUMENTS = {
     "manager.load_best_when_done": "load_best_when_done",
     "manager.enable_async": "enable_async",
     "manager.include": "include",
-    "restore.directory": "directory",
     "restore.policy": "policy",
 }
 
@@ -119,7 +118,7 @@ def resume(
             the end of each epoch.
         monitor: the metric that ``save_best`` compares; None for none. The default applies if
             ``fit`` has validation data.
-        mode: ``min``, ``max``, or ``auto``: as in Keras, by the name of the metric.
+        mode: ``min``, ``max``, or ``auto``: by the name of the metric, as far as it says.
         save_best: how many of the best checkpoints to keep besides the newest.
         max_to_keep: how many of the newest to keep; None keeps all.
         load_best_when_done: whether the model gets the weights of the best checkpoint when ``fit``
@@ -157,24 +156,19 @@ def resume(
     if max_to_keep is not None:
         keep.append({"latest": max_to_keep})
         if monitor is not None and save_best:
-            name = str(monitor)
-            keep.append({"best": save_best, "monitor": name, "mode": _mode(mode, name)})
-    path = os.fspath(directory)
+            best = {"best": save_best, "monitor": str(monitor)}
+            keep.append(best if mode == "auto" else {**best, "mode": mode})
     config = {
         "version": 1,
         "manager": {
-            "directory": path,
+            "directory": os.fspath(directory),
             "save": save,
             "keep": keep,
             "load_best_when_done": load_best_when_done,
             "enable_async": enable_async,
             "include": include,
         },
-        "restore": {
-            "directory": path,
-            "if_none": "initialize",
-            **({} if policy is None else {"policy": policy}),
-        },
+        "restore": "own" if policy is None else {"directory": "own", "policy": policy},
     }
     try:
         loaded = load_config(config)
@@ -183,7 +177,9 @@ def resume(
     if monitor is _VAL_LOSS:
         loaded = _where_measured(loaded)
     run = from_config(loaded, model=model, **objects)
-    run.call = PolicyCall("tfckpt.callbacks.resume", ("model", repr(path)), start_over=True)
+    run.call = PolicyCall(
+        "tfckpt.callbacks.resume", ("model", repr(os.fspath(directory))), start_over=True
+    )
     return run.callback(verbose, start_over=start_over)
 
 
@@ -222,12 +218,3 @@ def _of_arguments(error: PolicyError, save_freq: Any) -> PolicyError:
             hint = "it says what a save writes; a restore has policy={'include': […]}"
         problems.append(Problem(text, hint=hint))
     return PolicyError("tfckpt.callbacks.resume", list(dict.fromkeys(problems)))
-
-
-def _mode(mode: str, monitor: str) -> str:
-    """``auto`` as in Keras's ModelCheckpoint (keras/src/callbacks/model_checkpoint.py)."""
-    if mode != "auto":
-        return mode
-    return (
-        "max" if "acc" in monitor or "auc" in monitor or monitor.startswith("fmeasure") else "min"
-    )

@@ -52,7 +52,8 @@ def values(key: dict[str, Any]) -> str:
         return "mapping"
     kinds = [kind for kind in key.get("anyOf", key.get("oneOf", [])) if kind != {"type": "null"}]
     if kinds:
-        return " or ".join(dict.fromkeys(map(values, kinds)))
+        several = (each for kind in kinds for each in values(kind).split(" or "))
+        return " or ".join(dict.fromkeys(several))
     if key["type"] == "array":
         return f"list of {values(key['items'])}"
     if "maximum" in key:

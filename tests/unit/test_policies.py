@@ -336,9 +336,9 @@ latest: null ! exactly one of `latest`, `best`, `every_n_steps`, `every_n_hours`
 latest: null, best: null ! this one has none
 latest: 3, pin: [1] !! this one has both `latest` and `pin`
 latest: 0 ! expected more than 0
-best: 2 !! `best` needs `monitor` and `mode`
+best: 2 !! `best` needs `monitor`
 best: 2, mode: min ! `best` needs `monitor`
-best: 2, monitor: val_loss !! `mode` is min if lower is better
+best: 2, monitor: score ! `mode` is min if lower is better
 best: 2, monitor: val_loss, mode: auto !! expected 'min' or 'max'
 best: 2, monitor: '', mode: min ! monitor: expected some text
 latest: 2, monitor: val_loss ! `monitor` goes with `best`
@@ -354,8 +354,8 @@ every_hours: 12 ! did you mean `every_n_hours`
 """,
     "manager: {directory: a, %s}": r"""
 every_steps: 5 ! write `save: {every_steps: 5}`
-save_best_only: true ! write `keep: [{latest: 3}, {best: 1, monitor: val_loss, mode: min}]`
-monitor: val_loss ! write `keep: [{latest: 3}, {best: 1, monitor: val_loss, mode: min}]`
+save_best_only: true ! write `keep: [{latest: 3}, {best: 1, monitor: val_loss}]`
+monitor: val_loss ! write `keep: [{latest: 3}, {best: 1, monitor: val_loss}]`
 exclude: [a] ! write `exclude: [a]` into a policy
 keep: [3] ! keep[0]: expected a mapping
 keep: {latest: 3} ! write a list: [{latest: 3}]
@@ -372,6 +372,14 @@ max_to_keep: 3, keep: [{latest: 3}] ! both say
 directory: a ! write `manager: {directory: a}` or `restore: {directory: a}`
 manager: {keep: []} ! directory: the key is missing
 restor: {} !! unknown key
+restore: own ! `own` is the directory of the `manager`, and the config has none
+manager: {directory: a}, restore: owned !! expected a mapping, found the text 'owned'
+manager: {directory: a}, restore: {first_of: [none]} !! expected a mapping, found the text 'none'
+policies: {a: {extends: b}, b: {extends: a}} ! a.extends: it extends itself: a → b → a
+policies: {aa: {}, b: {extends: a}} ! did you mean `aa`?
+policies: {a: {extends: 3}} !! a.extends: expected text
+policies: {a: {expect_partial: true}, b: {extends: a, assert: consumed}} ! policies.b.expect_partial
+policies: {a: {exclde: [x]}, b: {extends: a}} !! policies.a.exclde: unknown key
 policies: {strict: {}} ! built-in policy
 policies: {resume: {}}, restore: {path: a, policy: resum} ! did you mean `resume`
 "<x": 2 ! unknown key

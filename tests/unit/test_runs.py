@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -122,9 +123,10 @@ def test_a_step_that_is_no_number_is_refused_before_anything_is_assigned(tmp_pat
     assert (step.numpy(), value.numpy(), run.report) == (3.0, 2.0, None)
 
 
-def test_without_a_restore_section_there_is_nothing_to_restore(tmp_path) -> None:
+def test_restore_none_says_that_there_is_nothing_to_restore(tmp_path) -> None:
     step = tf.Variable(1)
-    for declared in ({"version": 1}, {"version": 1, "manager": {"directory": str(tmp_path)}}):
+    manager = {"directory": str(tmp_path)}
+    for declared in ({"version": 1}, {"version": 1, "manager": manager, "restore": "none"}):
         run = tfckpt.from_config(declared, step=step)
         for ask, given in (
             *((call, {}) for call in (run.restore, run.plan)),
@@ -133,6 +135,41 @@ def test_without_a_restore_section_there_is_nothing_to_restore(tmp_path) -> None
             with pytest.raises(tfckpt.RestoreError, match="`restore`"):
                 ask(*([declared] if given else []), **given)
         assert run.report is None
+
+
+@pytest.mark.parametrize(
+    "restore",
+    [
+        None,
+        "own",
+        {"directory": "own"},
+        {"directory": "own", "policy": "all"},
+        {"first_of": ["own", {"path": "${ELSEWHERE}", "policy": "all"}]},
+    ],
+)
+def test_a_run_goes_on_in_its_own_directory(restore, tmp_path, monkeypatch) -> None:
+    """Without a word, too; and a first start takes another source, or the values of the model."""
+    step = tf.Variable(7)
+    elsewhere = tfckpt.Checkpoint(step=step).save(str(tmp_path / "elsewhere" / "ckpt"))
+    monkeypatch.setenv("ELSEWHERE", elsewhere)
+    config = {
+        "version": 1,
+        "manager": {"directory": str(tmp_path / "$own"), "checkpoint_name": "mine"},
+        "policies": {
+            "base": {"assert": "consumed", "exclude_checkpoint": ["save_counter"]},
+            "all": {"extends": "base", "api": "read"},
+        },
+        "restore": restore,
+    }
+    config["manager"]["directory"] = config["manager"]["directory"].replace("$", "$$")
+    first = 7 if isinstance(restore, dict) and "first_of" in restore else 0
+    for start, expected in enumerate((first, 1)):
+        step = tf.Variable(0)
+        run = tfckpt.from_config(config, step=step)
+        report = run.restore()
+        assert (int(step), bool(report.path)) == (expected, bool(start or expected))
+        step.assign(1)
+        assert os.path.split(run.save()) == (str(tmp_path / "$own"), f"mine-{start + 1}")
 
 
 # Models that have no variables before their first call

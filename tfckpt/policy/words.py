@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-_BEST = [{"latest": 3}, {"best": 1, "monitor": "val_loss", "mode": "min"}]
+_BEST = [{"latest": 3}, {"best": 1, "monitor": "val_loss"}]
 _SOME = ["model/body/**"]
 
 # Word → keys, by the section of a config that has them.
