@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 CONFIGS = (".yaml", ".yml", ".json")
 """File name suffixes of configs."""
 
+_PART = re.compile(r"([^][.]+)|\[(\d+)\]")
 _MAPPING = "the config mapping"
 
 _EXTENDS: Final = "extends"
@@ -48,12 +50,18 @@ _Source = str | os.PathLike[str] | Mapping[str, Any]
 _M = TypeVar("_M", bound=Model)
 
 
-def load_config(source: _Source | Config, env: Mapping[str, str] = os.environ) -> Config:
+def load_config(
+    source: _Source | Config,
+    env: Mapping[str, str] = os.environ,
+    changes: Mapping[str, str] | None = None,
+) -> Config:
     """Load a config.
 
     Args:
         source: a YAML file, a mapping of the same keys, or a config, which is returned unchanged.
         env: values for ``${VAR}``.
+        changes: ``KEY=VALUE`` → where it is said, which errors name: ``restore.path=zoo/x`` and
+            ``manager.keep[0].latest=2`` set one key, whose value is YAML.
 
     Raises:
         PolicyError: with all errors of the source.
@@ -66,7 +74,7 @@ def load_config(source: _Source | Config, env: Mapping[str, str] = os.environ) -
     if isinstance(source, Config):
         return source
     document, file = _read(source)
-    document = _extended(document)
+    document = _extended(_changed(document, changes or {}))
     config = _validate(Config, document, file, env)
     for path, policy in _policies_in(config, ()):
         _locate(policy, path, document, file)
@@ -148,7 +156,7 @@ def _plain(value: Any, depth: int, file: str) -> Any:
         raise PolicyError(file, [Problem(f"values are nested more than {MAX_DEPTH} deep")])
     if isinstance(value, Mapping):
         return {key: _plain(inner, depth + 1, file) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return [_plain(inner, depth + 1, file) for inner in value]
     return value
 
@@ -198,6 +206,9 @@ def _locate(policy: Policy, path: Path, document: Document, file: str) -> None:
 def _with_position(fault: ConfigFault, document: Document) -> Problem:
     path = fault.path
     message, _, _, hint = fault.show()
+    changed = (document.changed.get(path[:end]) for end in range(len(path), 0, -1))
+    if said := next(filter(None, changed), ""):
+        return Problem(f"{said}: {message}", hint=hint)
     if (other := document.keys.get((*path[:-1], fault.other))) and fault.other:
         message += f" (`{fault.other}` is on line {other[0]})"
     positions = document.keys if fault.about_key else document.values
@@ -209,6 +220,53 @@ def _with_position(fault: ConfigFault, document: Document) -> Problem:
         position = above if isinstance(last, int) else document.keys.get(path, above)
     position = position or document.values[()]
     return Problem(message, *position, hint)
+
+
+# Changes from elsewhere
+
+_CHANGE = re.compile(r"([^][.=]+(?:\[\d+\])*(?:\.[^][.=]+(?:\[\d+\])*)*)=(.*)", re.DOTALL)
+
+
+def _changed(document: Document, changes: Mapping[str, str]) -> Document:
+    """The document, with other values of some keys."""
+    data, problems, changed = document.data, list(document.problems), dict[Path, str]()
+    for text, said in changes.items():
+        if (match := _CHANGE.fullmatch(text)) is None:
+            hint = "e.g. restore.path=zoo/ckpt-1, or manager.keep[0].latest=2"
+            problems.append(Problem(f"{said}: expected KEY=VALUE, found {text!r}", hint=hint))
+            continue
+        path = tuple(int(at) if at else key for key, at in _PART.findall(match[1]))
+        wrong: Sequence[Problem] = ()
+        try:
+            value = parse(f"value: {match[2]}".encode(), said)
+            data, wrong = _put(data, path, value.data["value"]), value.problems
+            changed[path] = said
+        except PolicyError as error:
+            wrong = error.problems
+        except IndexError:
+            wrong = [Problem("there is no such item in the list")]
+        problems += [Problem(f"{said}: {each.message}", hint=each.hint) for each in wrong]
+    if not changes:
+        return document
+    values, keys = (
+        {path: mark for path, mark in marks.items() if path not in changed}
+        for marks in (document.values, document.keys)
+    )
+    return dataclasses.replace(
+        document, data=data, values=values, keys=keys, problems=tuple(problems), changed=changed
+    )
+
+
+def _put(data: Any, path: Path, value: Any) -> Any:
+    if not path:
+        return value
+    key, *below = path
+    if isinstance(key, int):
+        if not isinstance(data, list) or key >= len(data):
+            raise IndexError
+        return [*data[:key], _put(data[key], (*below,), value), *data[key + 1 :]]
+    held = data if isinstance(data, dict) else {}
+    return {**held, key: _put(held.get(key), (*below,), value)}
 
 
 # Policies that extend one another
@@ -226,7 +284,7 @@ def _extended(document: Document) -> Document:
     problems, found = list(document.problems), _Keys()
     for path, policy in _policies(document.data, ()):
         if _EXTENDS in policy:
-            names, problem = _bases(str(path[1]) if len(path) == 2 else "", policy, known)
+            names, problem = _bases(str(path[1]) if path[0] == "policies" else "", policy, known)
             if problem is not None:
                 at = document.values.get((*path, _EXTENDS), (0, 0))
                 message = f"{show_path((*path, _EXTENDS))}: {problem.message}"
