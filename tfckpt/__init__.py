@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from tfckpt.tools.doctor import doctor
     from tfckpt.tools.export import export
     from tfckpt.tools.inspection import inspect
-    from tfckpt.tools.listing import list_checkpoints
+    from tfckpt.tools.listing import checkpoints_iterator, list_checkpoints
     from tfckpt.tools.verification import verify
 
 _LAZY = {
@@ -62,6 +62,7 @@ _LAZY = {
     "Run": "tfckpt.run",
     "SaveReport": "tfckpt.manager.directory",
     "Status": "tfckpt.planning",
+    "checkpoints_iterator": "tfckpt.tools.listing",
     "diff": "tfckpt.tools.comparison",
     "doctor": "tfckpt.tools.doctor",
     "export": "tfckpt.tools.export",
@@ -107,6 +108,7 @@ __all__ = [
     "UnsupportedCheckpointError",
     "UntrackedError",
     "callbacks",
+    "checkpoints_iterator",
     "diff",
     "doctor",
     "export",

@@ -19,9 +19,11 @@ from tfckpt.live.arguments import (
     keys_and_objects,
     one_policy,
 )
+from tfckpt.manager.arguments import check_record
 from tfckpt.policy import load_config, words
 from tfckpt.policy.manager import KeepWhereMeasured
 from tfckpt.policy.messages import show_value
+from tfckpt.stored.commits.record_file import CommitRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -34,6 +36,7 @@ _F = TypeVar("_F", bound="Callable[..., Any]")
 _ARGUMENTS = {
     "manager.directory": "directory",
     "manager.save.every_steps": "save_freq",
+    "manager.save.every_epochs": "every_n_epochs",
     "manager.save.on_signal": "on_signal",
     "manager.keep[0].latest": "max_to_keep",
     "manager.keep[1].best": "save_best",
@@ -96,6 +99,7 @@ def resume(
     directory: str | os.PathLike[str],
     *,
     save_freq: str | int = "epoch",
+    every_n_epochs: int = 1,
     monitor: str | None = _VAL_LOSS,
     mode: str = "auto",
     save_best: int = 1,
@@ -105,6 +109,7 @@ def resume(
     enable_async: bool = False,
     include: str = "all",
     policy: Policy | Mapping[str, Any] | None = None,
+    metadata: Mapping[str, Any] | None = None,
     start_over: bool = False,
     verbose: int = 1,
     **objects: _Named,
@@ -115,7 +120,8 @@ def resume(
         model: the one that ``fit`` trains, of Keras 3 or tf_keras.
         directory: of the checkpoints; created when training begins.
         save_freq: ``epoch``, or a number of batches: then it saves after each such number, and at
-            the end of each epoch.
+            the end of an epoch.
+        every_n_epochs: how often it saves at the end of an epoch.
         monitor: the metric that ``save_best`` compares; None for none. The default applies if
             ``fit`` has validation data.
         mode: ``min``, ``max``, or ``auto``: by the name of the metric, as far as it says.
@@ -129,6 +135,7 @@ def resume(
         policy: keys of a policy for the restore: ``{"optimizer": {"hyperparameters": "config"}}``
             keeps the code's learning rate. They may be keywords, too:
             ``exclude=["model/head/**"]``. Without any, everything is restored.
+        metadata: of each save: JSON values, which ``tfckpt inspect`` shows.
         start_over: restores nothing: training starts from the model's current values, and saves
             continue with the next number. What is there already stays.
         verbose: 0 prints nothing, 1 a line for the restore and for each save.
@@ -147,7 +154,7 @@ def resume(
     [0, 1]
     """
     _check_order(model, directory)
-    save = {"every_epochs": 1, "on_signal": on_signal}
+    save = {"every_epochs": every_n_epochs, "on_signal": on_signal}
     if not isinstance(on_signal, str):
         save["on_signal"] = list(on_signal)
     if save_freq != "epoch":
@@ -177,6 +184,8 @@ def resume(
     if monitor is _VAL_LOSS:
         loaded = _where_measured(loaded)
     run = from_config(loaded, model=model, **objects)
+    check_record(CommitRecord(metadata=dict(metadata or {})))
+    run.metadata = metadata
     run.call = PolicyCall(
         "tfckpt.callbacks.resume", ("model", repr(os.fspath(directory))), start_over=True
     )

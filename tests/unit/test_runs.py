@@ -123,18 +123,28 @@ def test_a_step_that_is_no_number_is_refused_before_anything_is_assigned(tmp_pat
     assert (step.numpy(), value.numpy(), run.report) == (3.0, 2.0, None)
 
 
-def test_restore_none_says_that_there_is_nothing_to_restore(tmp_path) -> None:
-    step = tf.Variable(1)
-    manager = {"directory": str(tmp_path)}
-    for declared in ({"version": 1}, {"version": 1, "manager": manager, "restore": "none"}):
+def test_without_a_restore_section_there_is_nothing_to_restore() -> None:
+    step, declared = tf.Variable(1), {"version": 1}
+    run = tfckpt.from_config(declared, step=step)
+    for ask, given in (
+        *((call, {}) for call in (run.restore, run.plan)),
+        *((call, {"step": step}) for call in (tfckpt.restore, tfckpt.plan)),
+    ):
+        with pytest.raises(tfckpt.RestoreError, match="`restore`"):
+            ask(*([declared] if given else []), **given)
+    assert run.report is None
+
+
+def test_restore_none_starts_from_scratch_each_time(tmp_path) -> None:
+    declared = {"version": 1, "manager": {"directory": str(tmp_path)}, "restore": "none"}
+    for start in (1, 2):
+        step = tf.Variable(7)
         run = tfckpt.from_config(declared, step=step)
-        for ask, given in (
-            *((call, {}) for call in (run.restore, run.plan)),
-            *((call, {"step": step}) for call in (tfckpt.restore, tfckpt.plan)),
-        ):
-            with pytest.raises(tfckpt.RestoreError, match="`restore`"):
-                ask(*([declared] if given else []), **given)
-        assert run.report is None
+        assert (run.restore().path, int(step)) == ("", 7)
+        step.assign(8)
+        assert run.save().endswith(f"ckpt-{start}")
+    with pytest.raises(tfckpt.TfckptError, match="the callback would do nothing"):
+        run.callback()
 
 
 @pytest.mark.parametrize(

@@ -266,7 +266,9 @@ class Config(Model):
     def _own_by_default(cls, value: Any, info: ValidationInfo) -> Any:
         if value is None:
             return OWN if info.data.get("manager") else None
-        return None if value == "none" else value
+        return (
+            Restore.model_construct(first_of=(), if_none="initialize") if value == "none" else value
+        )
 
     @field_validator("restore")
     @classmethod
