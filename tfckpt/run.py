@@ -87,6 +87,10 @@ class Run:
         self.saves = Saves(config.manager, self._objects, self.checkpoint, self.manager)
         weakref.finalize(self, self.saves.abandon)
 
+    def __repr__(self) -> str:
+        saves = self.config.manager and self.config.manager.directory
+        return f"<Run of {', '.join(self._objects)}{f' in {saves}' if saves else ''}>"
+
     def _turn(self) -> contextlib.AbstractContextManager[None]:
         return self.checkpoint._turn()
 

@@ -159,7 +159,7 @@ class Diff:
         return f"<Diff: {counts}, {self.not_compared:,} are not compared>"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class ComparedCheckpoints:
     """What differs between two sides."""
 
@@ -170,6 +170,10 @@ class ComparedCheckpoints:
     not_compared: int = 0
     distances: Mapping[tuple[str, str], Distance] | None = None
     rejected: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        found = f"{len(self.differences)} differences, {self.equal} equal values"
+        return f"<ComparedCheckpoints: {found} of {self.a} and {self.b}>"
 
     @property
     def same(self) -> bool:

@@ -154,6 +154,9 @@ class CheckpointList(tuple[CheckpointInfo, ...]):
 
     __slots__ = ()
 
+    def __repr__(self) -> str:
+        return f"<CheckpointList: {', '.join(os.path.split(one.prefix)[1] for one in self[:9])}>"
+
     def __str__(self) -> str:
         from tfckpt.tools.result_texts import listing_text
 

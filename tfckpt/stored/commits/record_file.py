@@ -87,7 +87,7 @@ _DECODER = msgspec.json.Decoder(list[_Entry])
 _ENCODER = msgspec.json.Encoder()
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(repr=False)
 class CommitRecord:
     """What a save records about itself: its caller begins it, and each station adds what it knows.
 
@@ -131,6 +131,9 @@ class CommitRecord:
     files: tuple[str, ...] = ()
     lineage: tuple[Restored, ...] = ()
     outputs: Mapping[str, Any] | None = None
+
+    def __repr__(self) -> str:
+        return f"<CommitRecord: number {self.number}, step {self.step}, epoch {self.epoch}>"
 
     @property
     def mid_epoch(self) -> bool:
