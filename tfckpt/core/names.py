@@ -245,12 +245,17 @@ def assign(roots: Mapping[str, Node], keras_roots: Collection[str] = ()) -> Name
     components. ``keras_roots`` are the roots that are Keras models: their seeds and metrics are
     named ``seed/…`` and ``metrics/…``, below the root unless it is ``model``.
     """
+    refuse_reserved(roots, keras_roots)
+    return _Naming(keras_roots).run(roots)
+
+
+def refuse_reserved(roots: Collection[str], keras_roots: Collection[str]) -> None:
+    """Raise where the first component of an object is one of the model's own values."""
     if MODEL in keras_roots and (taken := {SEED, METRICS} & set(roots)):
         raise NamingError(
             f"the keyword {min(taken)!r} is reserved for the model's own {min(taken)} values; "
             "use another keyword"
         )
-    return _Naming(keras_roots).run(roots)
 
 
 class _Naming:

@@ -24,7 +24,7 @@ from tfckpt.live import generators, outputs
 from tfckpt.live.advice import PolicyCall, adding_advice, log_once, log_restore, other_keyword
 from tfckpt.live.arguments import OBJECTS, OWN, RESERVED, check_arguments, check_attribute
 from tfckpt.live.by_tensorflow import not_taken, readable
-from tfckpt.live.inventory import collect
+from tfckpt.live.inventory import collect, gather
 from tfckpt.live.late import (
     Late,
     created_since,
@@ -47,7 +47,6 @@ from tfckpt.live.save import (
     disk_space,
     frozen_values,
     run_callbacks,
-    step_of,
     synchronous,
     write,
 )
@@ -190,11 +189,11 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
                 if number.counted:  # it is saved, too
                     undo.callback(self.save_counter.assign, as_int(self.save_counter))
                     self.save_counter.assign(number.counted)
-                live = self._live()
-                workers.gathered(live.inventory)
+                objects = gather(*self._objects())
+                workers.gathered(objects)
                 snapshot = take(
                     self._saver,
-                    live,
+                    objects,
                     leave_out=to.on_unsavable == "warn",
                     logged=self._logged,
                     by_tensorflow=by_tensorflow(options),
@@ -203,10 +202,8 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
                     to.frozen = frozen_values(snapshot.live)
                 record.run = self._lineage.run_of(to.prefix, begin=True)
                 record.lineage = self._lineage.lineage(os.path.split(to.prefix)[0])
-                if record.step is None:
-                    record.step = step_of(snapshot)
                 if probe is not None:
-                    record.outputs = outputs.record(live, probe, workers.workers)
+                    record.outputs = outputs.record(objects.live, probe, workers.workers)
                 if workers.chief:
                     to.describe(record)
                 workers.exchange("snapshot")
@@ -214,11 +211,11 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             in_background = wanted and not snapshot.savers
             to.chunk = BACKGROUND if in_background else FOREGROUND
             yield to.path, in_background
-            with workers.chief_writes(snapshot.live.inventory):
+            with workers.chief_writes(snapshot):
                 if workers.chief:
                     with (
                         live_objects() if snapshot.savers else contextlib.nullcontext(),
-                        as_save_errors(to.prefix, partial(disk_space, snapshot.live, to)),
+                        as_save_errors(to.prefix, partial(disk_space, snapshot, to)),
                         saving(to.prefix, to.files, number.mark) as commit,
                     ):
                         index = write(snapshot, options, to, record, commit)

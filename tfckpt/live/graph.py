@@ -29,8 +29,8 @@ from tfckpt.live.private.tensorflow import (
     has_saver,
     saver_name,
 )
-from tfckpt.live.variables import is_variable, meant, raw
-from tfckpt.stored.bundles.keys import ATTRIBUTES, EXTRA, escape
+from tfckpt.live.variables import fixed_shape, is_variable, meant, raw
+from tfckpt.stored.bundles.keys import ATTRIBUTES, EXTRA, OBJECT_GRAPH, escape
 from tfckpt.stored.formats.graph_reader import VARIABLE_VALUE
 
 if TYPE_CHECKING:
@@ -81,8 +81,9 @@ class Walk:
         self._parents: list[list[int]] = []
         self._holding: list[int] = []  # the nodes with values
         self._optimizers = False
-        root = view.root
-        self._number(root, "")
+        self._tensors: dict[int, Any] = {}  # by id of a plain variable
+        self._taken: dict[str, Any] = {}  # by key, of those among others that can be
+        self._number(view.root, "")
         self._extra = _Extra()
         self._attached = [*(view.attached_dependencies or ()), (EXTRA, self._extra)]
         self._go_on()
@@ -110,21 +111,41 @@ class Walk:
             keys[name] = key
         return keys
 
-    def read(self) -> dict[str, Any]:
-        """The current tensors by key; what only TensorFlow can write stays in ``others``."""
-        own = private.read_all(self.plain)
+    def only_variables(self, values: Iterable[Any]) -> list[Any] | None:
+        """Plain variables of values that are nothing else, whose keys can be made later.
+
+        None where one is something else, or may change its shape, or has a saver of its own.
+        """
+        if self.savers or self._optimizers:
+            return None
+        found = [self._plain(value) for value in values]
+        whole = all(each is not None and fixed_shape(each) is not None for each in found)
+        return found if whole else None
+
+    def read(self, more: Iterable[Any] = ()) -> None:
+        """Read everything, and ``more`` variables; TensorFlow writes what stays in ``others``."""
+        self._tensors = private.read_all({id(v): v for v in (*self.plain.values(), *more)})
         for trackable, specs in list(self.others.items()):
             _read_specs(specs)
             for key, spec in list(specs.items()):
                 tensor = spec.tensor if _is_whole(spec) else spec
-                if key not in own and self._is_plain(tensor):
-                    own[key] = tensor
+                if key not in self.plain and key not in self._taken and self._is_plain(tensor):
+                    self._taken[key] = tensor
                     del specs[key]
             if not specs:
                 del self.others[trackable]
-        return own
+        # TensorFlow's saver needs at least one tensor to choose its device.
+        if not self._devices or (self.savers and not self.others):
+            self.others[None] = {OBJECT_GRAPH: self._graph_tensor()}
 
-    def graph(self) -> Any:
+    def tensors(self) -> dict[str, Any]:
+        """Key → tensor of what was read, and the graph; called once, when all have keys."""
+        read, self._tensors = self._tensors, {}
+        own = {key: read[id(each)] for key, each in self.plain.items() if id(each) in read}
+        graph = {} if None in self.others else {OBJECT_GRAPH: self._graph_tensor()}
+        return own | self._taken | graph
+
+    def _graph_tensor(self) -> Any:
         """The graph as a tensor, with the nodes that lead to values marked."""
         holding, left = {*self._holding}, [*self._holding]
         while left:

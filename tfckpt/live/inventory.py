@@ -8,9 +8,9 @@ and its optimizer ``optimizer``, so a checkpoint of a compiled model alone and o
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from collections import Counter
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -24,7 +24,7 @@ from tfckpt.live import optimizers
 from tfckpt.live.data import dataset_of
 from tfckpt.live.flavors import flavor_of, is_optimizer, is_v1
 from tfckpt.live.orders import deep, deep_orders, own_orders
-from tfckpt.live.traits import describe
+from tfckpt.live.traits import Traits
 from tfckpt.live.tree import Tree, check_listed, is_value
 from tfckpt.live.variables import fixed_shape, is_variable, raw
 from tfckpt.live.vocabularies import LayerVocabulary, derives
@@ -65,10 +65,89 @@ class Live:
 
 def collect(objects: Mapping[str, Any], root: Any = None, *, orders: bool = False) -> Live:
     """Name every value of trackables, lists and dicts by keyword."""
+    return gather(objects, root, orders=orders).live
+
+
+def gather(objects: Mapping[str, Any], root: Any = None, *, orders: bool = False) -> Gathered:
+    """Find every value of trackables, lists and dicts by keyword."""
     given = {"": root, **objects} if root is not None else dict(objects)
     roots = _roots(given)
     components = {roots[keyword].component: obj for keyword, obj in given.items()}
-    return collect_as(components, roots, orders=orders)
+    return Gathered(components, roots, orders=orders)
+
+
+def collect_as(given: Mapping[str, Any]) -> Live:
+    """Name every value of objects whose first components are known."""
+    return Gathered(given, {}).live
+
+
+class Gathered:
+    """Every value of live objects, named when the names are first asked for.
+
+    Naming looks at nothing that training changes, unless the shape of a value may change: another
+    thread can do it.
+
+    Attributes:
+        values: every variable, and every other object that holds a value.
+        unbuilt: whether there are layers without their variables.
+    """
+
+    def __init__(
+        self, given: Mapping[str, Any], roots: Mapping[str, Root], *, orders: bool = False
+    ) -> None:
+        self._models = {component: obj for component, obj in given.items() if is_model(obj)}
+        self._roots, self._orders, self._tree = roots, orders, Tree()
+        self._nodes = _nodes(self._tree, given, self._models)
+        names.refuse_reserved(self._nodes, self._models)
+        if names.MODEL in self._models:
+            promote_optimizer(self._nodes)
+        for optimizer, node in self._tree.optimizers:
+            optimizers.finish(self._tree, optimizer, node)
+        check_listed(self._tree)
+        self._traits = Traits(self._tree)
+        self._listed = _listed(self._tree)
+        self._deriving = tuple(
+            layer
+            for layer, node, flavor in self._tree.layers
+            if layer.built and _has_state(node) and derives(layer, flavor)
+        )
+        self.values = [*self._tree.variables, *self._tree.others]
+        self.unbuilt = bool(self._tree.unbuilt)
+
+    @cached_property
+    def live(self) -> Live:
+        """The objects and the names of their values."""
+        tree, models, nodes = self._tree, self._models, self._nodes
+        self._traits.store()
+        named = names.assign(nodes, keras_roots=models)
+        entries, varying = _entries(named)
+        inventory = Inventory(
+            SOURCE,
+            entries,
+            named.containers,
+            named.aliases,
+            named.optimizers,
+            complete=True,
+            roots=_with_parts(self._roots, entries),
+            own_orders=own_orders(tree, named) if self._orders else {},
+            deep_orders=deep_orders(tree, named, models.values()) if self._orders else {},
+            listings=_listings(self._listed, named),
+            private=named.private,
+            varying=varying,
+            datasets=_datasets(named),
+        )
+        found = [(o, n) for o, n in tree.optimizers if not is_v1(o) or _found(n)]
+        return Live(
+            inventory,
+            {n.name: n.node.value for n in named.values},
+            _paths(named, tree.unbuilt),
+            _paths(named, found),
+            _paths(named, tree.plain),
+            models,
+            self._deriving,
+            frozenset(c for c, node in nodes.items() if tree.keras and _has_keras(node)),
+            _paths(named, [(layer, node) for layer, node, _ in tree.layers]),
+        )
 
 
 def ungraphed(live: Live, stored: Inventory) -> Live:
@@ -118,12 +197,8 @@ def _all_fit(
     )
 
 
-def collect_as(
-    given: Mapping[str, Any], roots: Mapping[str, Root] | None = None, *, orders: bool = False
-) -> Live:
-    """Name every value of objects whose first components are known."""
-    models = {component: obj for component, obj in given.items() if is_model(obj)}
-    tree = Tree()
+def _nodes(tree: Tree, given: Mapping[str, Any], models: Mapping[str, Any]) -> dict[str, Node]:
+    """Walk over the objects: first component → node."""
     nodes: dict[str, Node] = {}
     # Models first: a variable of a model is a weight, even if it is also passed elsewhere.
     for component, obj in sorted(given.items(), key=lambda item: (item[0] not in models, item[0])):
@@ -135,57 +210,28 @@ def collect_as(
             raise UntrackedError(message, hint=hint) from None
         if node is not None:
             nodes[component] = node
-    if names.MODEL in models:
-        promote_optimizer(nodes)
-    for optimizer, node in tree.optimizers:
-        optimizers.finish(tree, optimizer, node)
-    check_listed(tree)
-    describe(tree)
-    named = names.assign(nodes, keras_roots=models)
-    entries, varying = _entries(named)
-    return Live(
-        Inventory(
-            SOURCE,
-            entries,
-            named.containers,
-            named.aliases,
-            named.optimizers,
-            complete=True,
-            roots=_with_parts(roots or {}, entries),
-            own_orders=own_orders(tree, named) if orders else {},
-            deep_orders=deep_orders(tree, named, models.values()) if orders else {},
-            listings=_listings(tree, named),
-            private=named.private,
-            varying=varying,
-            datasets=_datasets(named),
-        ),
-        {n.name: n.node.value for n in named.values},
-        _paths(named, tree.unbuilt),
-        _paths(named, [(o, n) for o, n in tree.optimizers if not is_v1(o) or _found(n)]),
-        _paths(named, tree.plain),
-        models,
-        tuple(
-            layer
-            for layer, node, flavor in tree.layers
-            if layer.built and _has_state(node) and derives(layer, flavor)
-        ),
-        frozenset(c for c, node in nodes.items() if tree.keras and _has_keras(node)),
-        _paths(named, [(layer, node) for layer, node, _ in tree.layers]),
-    )
+    return nodes
 
 
-def _listings(tree: Tree, named: Names) -> dict[str, tuple[str, ...]]:
-    """Path of each subclassed model → the paths of the layers with values that it lists."""
-    found = {}
-    for model, node, flavor in list(tree.layers):
-        if not isinstance(model, flavor.model) or node.kind is NodeKind.SEQUENCE:
-            continue
-        if id(node) in named.paths:
-            nodes = ((tree.node(layer), layer) for layer in model.layers)
-            at = [id(inner) for inner, layer in nodes if inner is not None and deep(layer)]
-            paths = tuple(named.paths[each] for each in at if each in named.paths)
-            found[named.paths[id(node)]] = paths
-    return found
+def _listed(tree: Tree) -> list[tuple[Node, list[Node]]]:
+    """Each subclassed model, with the layers with values that it lists."""
+    return [
+        (node, [n for each in model.layers if (n := tree.node(each)) is not None and deep(each)])
+        for model, node, flavor in list(tree.layers)
+        if isinstance(model, flavor.model) and node.kind is not NodeKind.SEQUENCE
+    ]
+
+
+def _listings(
+    listed: Iterable[tuple[Node, Iterable[Node]]], named: Names
+) -> dict[str, tuple[str, ...]]:
+    """The paths of these models → the paths of their layers."""
+    paths = named.paths
+    return {
+        paths[id(model)]: tuple(paths[id(each)] for each in layers if id(each) in paths)
+        for model, layers in listed
+        if id(model) in paths
+    }
 
 
 def _has_keras(node: Node) -> bool:
@@ -282,7 +328,7 @@ def _entries(named: Names) -> tuple[dict[str, Entry], _Varying]:
     return entries, varying
 
 
-@functools.lru_cache(64)
+@lru_cache(64)
 def _dtype(dtype: tf.DType) -> tuple[str, int]:
     """The name of a dtype and the bytes of an element."""
     return dtype.base_dtype.name, dtype.size

@@ -159,6 +159,8 @@ def write(
 ) -> bytes:
     """Write a snapshot, make it durable, and complete its record; returns the index."""
     live, keys = snapshot.live, snapshot.keys
+    if record.step is None:
+        record.step = snapshot.step
     data = write_files(snapshot, options, to, saving.taken)
     if data.nonfinite and (bad := [name for name, key in keys.items() if key in data.nonfinite]):
         _report_nonfinite(bad, to.prefix, to.on_nonfinite)
@@ -172,11 +174,11 @@ def write(
     return data.encoded
 
 
-def disk_space(live: Live, to: Destination) -> str:
+def disk_space(snapshot: Snapshot, to: Destination) -> str:
     """How much a save needs and there is, for the message about a full disk."""
     with contextlib.suppress(OSError):
         free = to.files.free(os.path.split(to.prefix)[0])
-        least = needed(live.inventory, to.frozen if to.before else ())
+        least = needed(snapshot.live.inventory, to.frozen if to.before else ())
         return "" if free is None else no_space(least, free)
     return ""
 
@@ -396,16 +398,6 @@ def run_callbacks(callbacks: Iterable[Callable[..., None]], path: str) -> None:
     """Call the write callbacks of CheckpointOptions, with the path or without arguments."""
     for callback in callbacks:
         callback(*(path,) if inspect.signature(callback).parameters else ())
-
-
-def step_of(snapshot: Snapshot) -> int | None:
-    """The optimizer's step, if there is one optimizer."""
-    variables = snapshot.live.variables
-    counters = [name for name in variables if name.endswith("optimizer/iterations")]
-    if len(counters) != 1:
-        return None
-    # The snapshot may hold the value already; reading it again takes longer.
-    return as_int(snapshot.tensors.get(snapshot.keys[counters[0]], variables[counters[0]]))
 
 
 def _versions() -> dict[str, str]:

@@ -9,40 +9,79 @@ over a generator, is left out or refused before anything is written.
 from __future__ import annotations
 
 import dataclasses
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from tfckpt.core.gc_pause import gc_paused
 from tfckpt.core.inventory import Entry, Role
 from tfckpt.errors import DamagedCheckpointError, SaveError, TfckptError
 from tfckpt.live.flavors import has_named_slots
 from tfckpt.live.graph import Walk
 from tfckpt.live.paths import also
 from tfckpt.live.private.tensorflow import MultiDeviceSaver, SaveSpec
-from tfckpt.live.variables import is_variable
-from tfckpt.stored.bundles.keys import OBJECT_GRAPH
+from tfckpt.live.variables import as_int, is_variable
 from tfckpt.stored.bundles.write import all_finite
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tfckpt.live.inventory import Live
+    from tfckpt.live.inventory import Gathered, Live
     from tfckpt.stored.bundles.index import BundleEntry
 
 _COMPUTED = (Role.WEIGHT, Role.SLOT)
 
 
-@dataclasses.dataclass(frozen=True)
 class Snapshot:
-    """The values to write."""
+    """The values to write.
 
-    live: Live
-    keys: Mapping[str, str]
-    tensors: dict[str, Any]
-    others: Any
-    savers: Any
+    Names and keys are made when they are first asked for; those of plain variables may be asked for
+    by another thread, since they depend on nothing that training changes.
+    """
+
+    def __init__(self, objects: Gathered, walk: Walk) -> None:
+        self._objects = objects
+        self._walk = walk
+
+    @cached_property
+    def live(self) -> Live:
+        """The objects that are saved, with the names of their values."""
+        with gc_paused():
+            return self._objects.live
+
+    @cached_property
+    def keys(self) -> Mapping[str, str]:
+        """Canonical name → checkpoint key."""
+        return self._walk.keys(self.live.variables, _kept_as_slots(self.live))
+
+    @cached_property
+    def tensors(self) -> dict[str, Any]:
+        """Key → tensor of what is written without TensorFlow; whoever writes one takes it out."""
+        _ = self.keys
+        return self._walk.tensors()
+
+    @cached_property
+    def step(self) -> int | None:
+        """The step of the optimizer, if it is only one."""
+        counters = [name for name in self.live.variables if name.endswith("optimizer/iterations")]
+        if len(counters) != 1:
+            return None
+        # The snapshot may hold the value already; reading it again takes longer.
+        (name,) = counters
+        return as_int(self.tensors.get(self.keys[name], self.live.variables[name]))
+
+    @property
+    def others(self) -> Any:
+        """Trackable → key → tensor or spec, of what only TensorFlow can write."""
+        return self._walk.others
+
+    @property
+    def savers(self) -> Any:
+        """Registered savers, which write live objects themselves."""
+        return self._walk.savers
 
     def write_others(self, prefix: str, options: Any) -> None:
         """Write data and index of what only TensorFlow can write; registered savers write too."""
@@ -73,7 +112,7 @@ class Snapshot:
 
 def take(
     checkpoint_saver: Any,
-    live: Live,
+    objects: Gathered,
     *,
     leave_out: bool,
     logged: set[str],
@@ -81,32 +120,40 @@ def take(
 ) -> Snapshot:
     """Gather and read everything."""
     left_out: dict[str, str] = {}
-    view = checkpoint_saver._graph_view
+    walk = partial(Walk, checkpoint_saver._graph_view, by_tensorflow=by_tensorflow)
     try:
-        walk = Walk(view, by_tensorflow=by_tensorflow)
-        keys = walk.keys(live.variables, _kept_as_slots(live))
+        snapshot = _gathered(objects, walk())
     except Exception as error:
-        left_out = _unsavable(live)
+        left_out = _unsavable(objects.live)
         if not left_out:
             raise
-        live, hidden = _without(live, left_out)
+        live, hidden = _without(objects.live, left_out)
         if not leave_out or not live.variables.keys() - {"save_counter"}:
             raise _refused(left_out, error) from error
-        walk = Walk(view, hidden, by_tensorflow=by_tensorflow)
-        keys = walk.keys(live.variables, _kept_as_slots(live))
+        snapshot = _gathered(objects, walk(hidden), live)
     warnings = {name: f"is left out of the checkpoints: {why}" for name, why in left_out.items()}
-    warnings |= _without_values(live)
+    if objects.unbuilt or len(objects.values) < 2:
+        warnings |= _without_values(snapshot.live)
     for name in warnings.keys() - logged:
         logging.warning("%s %s", name, warnings[name])
         logged.add(name)
-    own = walk.read()
-    graph = {OBJECT_GRAPH: walk.graph()}
-    if by_tensorflow or (walk.savers and not walk.others):
-        # TensorFlow's saver needs at least one tensor to choose its device.
-        walk.others[None] = graph
+    return snapshot
+
+
+def _gathered(objects: Gathered, walk: Walk, live: Live | None = None) -> Snapshot:
+    """Read everything; what needs the objects as they are now is made now."""
+    snapshot = Snapshot(objects, walk)
+    variables = None
+    if live is None:
+        variables = walk.only_variables(objects.values)
     else:
-        own.update(graph)
-    return Snapshot(live, keys, own, walk.others, walk.savers)
+        snapshot.live = live
+    if variables is None:
+        _ = snapshot.keys
+    walk.read(variables or ())
+    if variables is None:
+        _ = snapshot.step
+    return snapshot
 
 
 def _finite(spec: Any) -> bool:

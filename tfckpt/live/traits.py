@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import types
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.core.inventory import Role, digest, name_number, unnumbered
@@ -21,7 +22,7 @@ from tfckpt.live.private import either_keras
 from tfckpt.live.variables import raw
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
     from tfckpt.core.names import Node
     from tfckpt.live.flavors import Flavor
@@ -94,24 +95,49 @@ def _counted(node: Node, flavor: Flavor) -> bool:
     )
 
 
-def describe(tree: Tree) -> None:
-    """Store at the nodes of layers what distinguishes them besides names and order."""
-    given = given_names(tree)
-    for layer, node, _ in tree.layers:
-        node.settings, node.given = _settings(layer), not node.base or id(node) in given
-    for model, node, flavor in _functional(tree):
-        graph = _graph(model, flavor)
-        nodes = {id(each): found for each in model.layers if (found := tree.node(each))}
-        shapes = {key: sides for key, each in nodes.items() if (sides := _shapes(each))}
-        node.wires = wires(graph, {key: nodes[key] for key in shapes})
-        node.sizes = len(model.layers), len(getattr(model, "operations", model.layers))
-        alike: dict[Hashable, list[int]] = {}
-        for key, of_weights in shapes.items():
-            each = nodes[key]
-            alike.setdefault((each.base or each.cls, of_weights), []).append(key)
-        groups = [group for group in alike.values() if len(group) > 1]
-        for layer in on_branches(graph, groups) if groups else ():
-            nodes[layer].beside = True
+class Traits:
+    """What distinguishes the layers of a tree besides names and order.
+
+    What may change is taken from the layers now; :meth:`store` looks at nothing else.
+    """
+
+    def __init__(self, tree: Tree) -> None:
+        given = given_names(tree)
+        for _, node, _ in tree.layers:
+            node.given = not node.base or id(node) in given
+        self._attributes = [(node, _attributes(layer)) for layer, node, _ in tree.layers]
+        self._functional = [_taken(tree, *found) for found in _functional(tree)]
+
+    def store(self) -> None:
+        """Store it at the nodes."""
+        for node, found in self._attributes:
+            parts = [f"{name} {getattr(value, '__name__', value)!r}" for name, value in found]
+            node.settings = digest(sorted(parts))
+        for node, graph, nodes in self._functional:
+            _connect(node, graph(), nodes)
+
+
+def _taken(
+    tree: Tree, model: Any, node: Node, flavor: Flavor
+) -> tuple[Node, Callable[[], Graph], dict[int, Node]]:
+    """A functional model's node, its graph, and the nodes of its layers by their ids."""
+    layers = model.layers
+    node.sizes = len(layers), len(getattr(model, "operations", layers))
+    nodes = {id(each): found for each in layers if (found := tree.node(each))}
+    return node, partial(_graph, [*model.inputs], [*model.outputs], flavor), nodes
+
+
+def _connect(model: Node, graph: Graph, nodes: Mapping[int, Node]) -> None:
+    """Store how the layers of a functional model are connected."""
+    shapes = {key: sides for key, each in nodes.items() if (sides := _shapes(each))}
+    model.wires = wires(graph, {key: nodes[key] for key in shapes})
+    alike: dict[Hashable, list[int]] = {}
+    for key, of_weights in shapes.items():
+        each = nodes[key]
+        alike.setdefault((each.base or each.cls, of_weights), []).append(key)
+    groups = [group for group in alike.values() if len(group) > 1]
+    for key in on_branches(graph, groups) if groups else ():
+        nodes[key].beside = True
 
 
 def _shapes(layer: Node) -> tuple[str, ...]:
@@ -132,7 +158,7 @@ def _functional(tree: Tree) -> Iterator[_Found]:
     )
 
 
-def _graph(model: Any, flavor: Flavor) -> Graph:
+def _graph(inputs: Sequence[Any], outputs: Sequence[Any], flavor: Flavor) -> Graph:
     layers: dict[Any, Any] = {}
 
     def tensors(found: Iterable[Any]) -> list[Tensor]:
@@ -147,21 +173,25 @@ def _graph(model: Any, flavor: Flavor) -> Graph:
             return None
         return LayerCall(type(layer).__name__, tensors(flavor.inputs(nodes[tensor.call])))
 
-    return Graph(tensors(model.inputs), tensors(model.outputs), call)
+    return Graph(tensors(inputs), tensors(outputs), call)
 
 
-def _settings(layer: Any) -> str:
-    """A digest of a layer's public plain attributes and the names of its functions."""
-    parts = []
+class _Text(str):
+    """The ``repr`` of a list as it was."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
+def _attributes(layer: Any) -> list[tuple[str, Any]]:
+    """A layer's public plain attributes, and its functions."""
+    found: list[tuple[str, Any]] = []
     for name, value in vars(layer).items():
-        if name.startswith("_") or name in _OF_EACH:
+        if name[:1] == "_" or name in _OF_EACH:
             continue
         cls = type(value)
-        if cls in _PLAIN:
-            parts.append(f"{name} {value!r}")
-        elif issubclass(cls, (list, tuple)):
-            if all(type(each) in _PLAIN for each in value):
-                parts.append(f"{name} {value!r}")
-        elif issubclass(cls, _NAMED):
-            parts.append(f"{name} {value.__name__!r}")
-    return digest(sorted(parts))
+        if cls in _PLAIN or issubclass(cls, _NAMED):
+            found.append((name, value))
+        elif issubclass(cls, (list, tuple)) and all(type(each) in _PLAIN for each in value):
+            found.append((name, _Text(repr(value))))
+    return found

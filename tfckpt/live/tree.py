@@ -74,6 +74,7 @@ class Tree:
         self._keep: list[Any] = []
         self._copied: set[int] = set()
         self.variables: list[Any] = []
+        self.others: list[Any] = []  # objects other than variables that are values
         self._savers = any_saver()
         self._flavors = flavors()
         self._without = {bool, int, float, str, type(None)}  # classes whose objects hold no value
@@ -180,6 +181,7 @@ class Tree:
             iterator = isinstance(obj, tf.data.Iterator)
             node.role = Role.ITERATOR if iterator else Role.OBJECT
             node.kind, node.value = NodeKind.VALUE, obj
+            self.others.append(obj)
             return
         self.plain.append((obj, node))
         for edge, child in sorted(tf.train.TrackableView.children(obj).items()):
@@ -266,6 +268,7 @@ class Tree:
             node.children.append((f"seed_generator_{index}" if index else "seed_generator", found))
         if isinstance(layer, (flavor.lookups, flavor.bins)):
             for words in vocabularies(layer, flavor):
+                self.others.append(words)
                 value = Node(NodeKind.VALUE, label=words.name, role=Role.VOCABULARY, value=words)
                 node.children.append((words.name, value))
 

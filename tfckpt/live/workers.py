@@ -46,7 +46,9 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from tfckpt.core.inventory import Entry, Inventory
+    from tfckpt.core.inventory import Entry
+    from tfckpt.live.inventory import Gathered
+    from tfckpt.live.snapshot import Snapshot
     from tfckpt.planning import Plan
 
 PATIENCE = 600.0
@@ -262,12 +264,12 @@ class Together:
                 "`tfckpt plan` or the report of `plan()` shows what one worker would do",
             )
 
-    def gathered(self, inventory: Inventory) -> None:
+    def gathered(self, objects: Gathered) -> None:
         """Check that all have the same values to save."""
         if self.workers is not None:
             self.agree(
                 "names",
-                [(entry.name, _type(entry)) for entry in inventory.entries.values()],
+                [(entry.name, _type(entry)) for entry in objects.live.inventory.entries.values()],
                 "the values of worker {index} differ from the chief's in names, dtypes or shapes; "
                 "nothing was written",
                 "build the same objects in every worker; tfckpt.inventory lists them",
@@ -279,13 +281,13 @@ class Together:
         return taken or (SaveNumber(*numbers) if numbers else None)
 
     @contextlib.contextmanager
-    def chief_writes(self, inventory: Inventory) -> Iterator[None]:
+    def chief_writes(self, snapshot: Snapshot) -> Iterator[None]:
         """In the chief, tell the others how the body ends; in these, wait for that after it."""
         if (workers := self.workers) is None:
             yield
             return
         self._open = False  # the end of the work says who fails
-        nbytes = sum(entry.nbytes for entry in inventory.entries.values())
+        nbytes = sum(entry.nbytes for entry in snapshot.live.inventory.entries.values())
         end = partial(workers.exchange, "end of a save", None)
         try:
             yield

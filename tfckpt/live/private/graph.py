@@ -6,7 +6,7 @@ Seen in TensorFlow 2.16 to 2.21.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import tensorflow as tf
 
@@ -21,9 +21,11 @@ from tfckpt.live.private.tensorflow import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Hashable, Mapping, Sequence
 
     import numpy as np
+
+_Key = TypeVar("_Key", bound="Hashable")
 
 with needed("tensorflow"):
     from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
@@ -115,12 +117,12 @@ def is_stored(dtype: Any) -> bool:
     return dtype.name in ITEM_BYTES or dtype.name == "string"
 
 
-def read_all(variables: Mapping[str, Any]) -> dict[str, Any]:
+def read_all(variables: Mapping[_Key, Any]) -> dict[_Key, Any]:
     """The tensors of plain variables, by reference; those without a value are left out."""
-    groups: dict[str, list[str]] = {}
+    groups: dict[str, list[_Key]] = {}
     for key, variable in variables.items():
         groups.setdefault(variable._handle.device, []).append(key)
-    found: dict[str, Any] = {}
+    found: dict[_Key, Any] = {}
     for device, keys in groups.items():
         found.update(zip(keys, _read(device, [variables[key] for key in keys]), strict=True))
     return {key: found[key] for key in variables if found[key] is not None}
