@@ -405,7 +405,7 @@ def _rule(text: str) -> dict[str, Any]:
     """Parse ``best=2,monitor=val_loss`` or ``pin=3,7``.
 
     >>> _rule("best=2,monitor=val_loss"), _rule("pin=3,7")
-    ({'best': 2, 'monitor': 'val_loss', 'mode': 'min'}, {'pin': [3, 7]})
+    ({'best': 2, 'monitor': 'val_loss'}, {'pin': [3, 7]})
     """
     rule: dict[str, Any] = {}
     key = ""

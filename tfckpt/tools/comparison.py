@@ -310,7 +310,7 @@ def _with_live(
     values: bool,
 ) -> tuple[_Side, _Side]:
     from tfckpt.live.arguments import OBJECTS, check_arguments
-    from tfckpt.live.building import build_optimizers
+    from tfckpt.live.building import build_for, unbuilt_optimizers
     from tfckpt.live.inventory import collect
     from tfckpt.live.variables import raw
 
@@ -320,7 +320,10 @@ def _with_live(
     live = collect(objects)
     stored = _stored(path, stack, progress, live.roots, live.weak_bases)
     entries = stored.inventory.entries
-    if build_optimizers(live, {name: entry.of for name, entry in entries.items() if entry.of}):
+    slots = {name: entry.of for name, entry in entries.items() if entry.of}
+    if unbuilt := unbuilt_optimizers(live, slots):
+        for optimizer, variables in unbuilt:
+            build_for(optimizer, variables)
         live = collect(objects)
 
     def read(entry: Entry) -> np.ndarray:

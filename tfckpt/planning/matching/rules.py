@@ -150,6 +150,17 @@ def canonical(matches: Callable[[str], object], also: Aliases) -> str:
     return f"{alias!r} is another name of {also[alias]!r}: selectors match only the latter"
 
 
+def selects(policy: Policy, name: str) -> bool:
+    """Whether a policy selects a live value, as far as its name tells.
+
+    >>> from tfckpt.policy import Policy
+    >>> selects(Policy(exclude=["model/head/**"]), "model/head/kernel")
+    False
+    """
+    included, excluded = (Rules(policy, key).first(name) for key in ("include", "exclude"))
+    return included is not None and excluded is None
+
+
 def by_role(policy: Policy) -> tuple[dict[Role, str], dict[Role, str]]:
     """Role → reason, for roles that the policy resets and those whose live values it keeps."""
     rules, reset, kept = policy.optimizer, {}, {}
