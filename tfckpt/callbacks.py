@@ -184,7 +184,7 @@ def resume(
     if monitor is _VAL_LOSS:
         loaded = _where_measured(loaded)
     run = from_config(loaded, model=model, **objects)
-    check_record(CommitRecord(metadata=dict(metadata or {})))
+    check_record(CommitRecord(metadata=metadata or {}))
     run.metadata = metadata
     run.call = PolicyCall(
         "tfckpt.callbacks.resume", ("model", repr(os.fspath(directory))), start_over=True

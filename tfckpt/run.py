@@ -283,7 +283,7 @@ class Run:
         >>> [path[-6:] for path in run.manager.checkpoints]
         ['ckpt-1', 'ckpt-2']
         """
-        self.saves.end(Moment(self.epoch, None, self.training))
+        self.saves.end(Moment(self.epoch, None, self.training, self.metadata))
 
     def set_model(self, model: Any) -> NoReturn:
         """Called by Keras if the run itself is passed to ``fit`` as a callback.

@@ -262,5 +262,7 @@ def test_resume_saves_every_so_many_epochs_with_what_is_to_be_recorded(runs, tmp
     assert [record.metadata for record in records] == [{"commit": "a1b2", "seeds": [1, 2]}] * 2
     with pytest.raises(tfckpt.SaveError, match=r"metadata\['model'\] must be a string"):
         tfckpt.callbacks.resume(model, place, metadata={"model": object()})
+    with pytest.raises(tfckpt.SaveError, match="metadata must be a dict"):
+        tfckpt.callbacks.resume(model, place, metadata=["a1b2"])
     with pytest.raises(tfckpt.PolicyError, match="every_n_epochs: expected more than 0"):
         tfckpt.callbacks.resume(model, place, every_n_epochs=0)

@@ -59,6 +59,7 @@ REFUSED = {
     "--checkpoint=bad.yaml": r"--checkpoint=bad\.yaml: .*bad\.yaml:3:3: .*directry.*`directory`",
     "--checkpoint=absent.yaml": r"--checkpoint=absent\.yaml: .*absent\.yaml does not exist",
     "--checkpoint_set=restore.pth=y": r"--checkpoint_set=restore\.pth=y: .*unknown key\n.*`path`",
+    "--checkpoint_set=restore={pth: y, polcy: z}": r"restore\.pth: unknown.*restore\.polcy: unk",
     "--checkpoint_set=restore": "expected KEY=VALUE, found 'restore'",
     "--checkpoint_set=manager.keep[1].latest=2": "there is no such item in the list",
     "--checkpoint_set=manager.keep[0].latest=x": r"keep\[0\]\.latest: expected a whole number",

@@ -141,6 +141,7 @@ def test_restore_none_starts_from_scratch_each_time(tmp_path) -> None:
         step = tf.Variable(7)
         run = tfckpt.from_config(declared, step=step)
         assert (run.restore().path, int(step)) == ("", 7)
+        assert str(run.report).startswith("restore: none: nothing is restored")
         step.assign(8)
         assert run.save().endswith(f"ckpt-{start}")
     with pytest.raises(tfckpt.TfckptError, match="the callback would do nothing"):

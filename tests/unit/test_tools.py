@@ -254,6 +254,8 @@ def test_none_and_other_things_are_no_path(tmp_path: Path) -> None:
 def test_an_evaluator_gets_each_newest_checkpoint_that_is_complete(tmp_path: Path) -> None:
     place = tmp_path / "run"
     assert list(tfckpt.checkpoints_iterator(place, timeout=0)) == []
+    with pytest.raises(tfckpt.CheckpointNotFoundError, match="None was given"):
+        next(tfckpt.checkpoints_iterator(None))
     manager = tfckpt.CheckpointManager(tfckpt.Checkpoint(a=tf.Variable(1.0)), str(place), 3)
     asked: list[int] = []
 

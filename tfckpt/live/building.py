@@ -237,7 +237,7 @@ def _trainable(model: Any, live: Live) -> list[Any]:
 
 
 def waiting_slots(plan: Plan) -> dict[str, str]:
-    """The stored slots that no optimizer has yet, as :func:`build_optimizers` takes them.
+    """The stored slots that no optimizer has yet, as :func:`unbuilt_optimizers` takes them.
 
     And the steps that are restored: Keras 3 begins an average at zero unless the step is the first.
     """

@@ -179,8 +179,8 @@ def _once(problems: Iterable[Problem]) -> Iterable[Problem]:
     """Without those that a policy has by a line of another one, which it extends."""
     found: dict[Any, Problem] = {}
     for each in problems:
-        path, _, message = each.message.partition(": ")
-        found.setdefault((each[1:], message) if each.line else path, each)
+        message = each.message.partition(": ")[2]
+        found.setdefault((each[1:], message) if each.line else each, each)
     return found.values()
 
 

@@ -301,7 +301,7 @@ def checkpoints_iterator(
     >>> [path[-6:] for path in tfckpt.checkpoints_iterator(directory, timeout=0)]
     ['ckpt-2']
     """
-    directory = os.fspath(checkpoint_dir)
+    directory = path_of(checkpoint_dir)
     files, newest = files_of(directory), ""
     while True:
         begun = time.monotonic()
