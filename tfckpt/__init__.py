@@ -32,7 +32,7 @@ from tfckpt.errors import (
 from tfckpt.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from tfckpt import callbacks
+    from tfckpt import callbacks, flags
     from tfckpt.calls import from_config, inventory, plan, restore, suggest
     from tfckpt.core.inventory import Entry, Inventory, Role
     from tfckpt.live.adapt import register_adaptation
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from tfckpt.tools.doctor import doctor
     from tfckpt.tools.export import export
     from tfckpt.tools.inspection import inspect
-    from tfckpt.tools.listing import list_checkpoints
+    from tfckpt.tools.listing import checkpoints_iterator, list_checkpoints
     from tfckpt.tools.verification import verify
 
 _LAZY = {
@@ -62,6 +62,7 @@ _LAZY = {
     "Run": "tfckpt.run",
     "SaveReport": "tfckpt.manager.directory",
     "Status": "tfckpt.planning",
+    "checkpoints_iterator": "tfckpt.tools.listing",
     "diff": "tfckpt.tools.comparison",
     "doctor": "tfckpt.tools.doctor",
     "export": "tfckpt.tools.export",
@@ -107,9 +108,11 @@ __all__ = [
     "UnsupportedCheckpointError",
     "UntrackedError",
     "callbacks",
+    "checkpoints_iterator",
     "diff",
     "doctor",
     "export",
+    "flags",
     "from_config",
     "inspect",
     "inventory",
@@ -126,8 +129,8 @@ __all__ = [
 if not TYPE_CHECKING:  # a type checker would accept any name
 
     def __getattr__(name: str) -> Any:
-        if name == "callbacks":
-            return importlib.import_module("tfckpt.callbacks")
+        if name in ("callbacks", "flags"):
+            return importlib.import_module(f"tfckpt.{name}")
         if name not in _LAZY:
             raise AttributeError(_unknown(name), name=None, obj=None)
         value = globals()[name] = getattr(importlib.import_module(_LAZY[name]), name)

@@ -19,9 +19,11 @@ from tfckpt.live.arguments import (
     keys_and_objects,
     one_policy,
 )
+from tfckpt.manager.arguments import check_record
 from tfckpt.policy import load_config, words
 from tfckpt.policy.manager import KeepWhereMeasured
 from tfckpt.policy.messages import show_value
+from tfckpt.stored.commits.record_file import CommitRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -34,6 +36,7 @@ _F = TypeVar("_F", bound="Callable[..., Any]")
 _ARGUMENTS = {
     "manager.directory": "directory",
     "manager.save.every_steps": "save_freq",
+    "manager.save.every_epochs": "every_n_epochs",
     "manager.save.on_signal": "on_signal",
     "manager.keep[0].latest": "max_to_keep",
     "manager.keep[1].best": "save_best",
@@ -42,7 +45,6 @@ _ARGUMENTS = {
     "manager.load_best_when_done": "load_best_when_done",
     "manager.enable_async": "enable_async",
     "manager.include": "include",
-    "restore.directory": "directory",
     "restore.policy": "policy",
 }
 
@@ -97,6 +99,7 @@ def resume(
     directory: str | os.PathLike[str],
     *,
     save_freq: str | int = "epoch",
+    every_n_epochs: int = 1,
     monitor: str | None = _VAL_LOSS,
     mode: str = "auto",
     save_best: int = 1,
@@ -106,6 +109,7 @@ def resume(
     enable_async: bool = False,
     include: str = "all",
     policy: Policy | Mapping[str, Any] | None = None,
+    metadata: Mapping[str, Any] | None = None,
     start_over: bool = False,
     verbose: int = 1,
     **objects: _Named,
@@ -116,10 +120,11 @@ def resume(
         model: the one that ``fit`` trains, of Keras 3 or tf_keras.
         directory: of the checkpoints; created when training begins.
         save_freq: ``epoch``, or a number of batches: then it saves after each such number, and at
-            the end of each epoch.
+            the end of an epoch.
+        every_n_epochs: how often it saves at the end of an epoch.
         monitor: the metric that ``save_best`` compares; None for none. The default applies if
             ``fit`` has validation data.
-        mode: ``min``, ``max``, or ``auto``: as in Keras, by the name of the metric.
+        mode: ``min``, ``max``, or ``auto``: by the name of the metric, as far as it says.
         save_best: how many of the best checkpoints to keep besides the newest.
         max_to_keep: how many of the newest to keep; None keeps all.
         load_best_when_done: whether the model gets the weights of the best checkpoint when ``fit``
@@ -130,6 +135,7 @@ def resume(
         policy: keys of a policy for the restore: ``{"optimizer": {"hyperparameters": "config"}}``
             keeps the code's learning rate. They may be keywords, too:
             ``exclude=["model/head/**"]``. Without any, everything is restored.
+        metadata: of each save: JSON values, which ``tfckpt inspect`` shows.
         start_over: restores nothing: training starts from the model's current values, and saves
             continue with the next number. What is there already stays.
         verbose: 0 prints nothing, 1 a line for the restore and for each save.
@@ -148,7 +154,7 @@ def resume(
     [0, 1]
     """
     _check_order(model, directory)
-    save = {"every_epochs": 1, "on_signal": on_signal}
+    save = {"every_epochs": every_n_epochs, "on_signal": on_signal}
     if not isinstance(on_signal, str):
         save["on_signal"] = list(on_signal)
     if save_freq != "epoch":
@@ -157,24 +163,19 @@ def resume(
     if max_to_keep is not None:
         keep.append({"latest": max_to_keep})
         if monitor is not None and save_best:
-            name = str(monitor)
-            keep.append({"best": save_best, "monitor": name, "mode": _mode(mode, name)})
-    path = os.fspath(directory)
+            best = {"best": save_best, "monitor": str(monitor)}
+            keep.append(best if mode == "auto" else {**best, "mode": mode})
     config = {
         "version": 1,
         "manager": {
-            "directory": path,
+            "directory": os.fspath(directory),
             "save": save,
             "keep": keep,
             "load_best_when_done": load_best_when_done,
             "enable_async": enable_async,
             "include": include,
         },
-        "restore": {
-            "directory": path,
-            "if_none": "initialize",
-            **({} if policy is None else {"policy": policy}),
-        },
+        "restore": "own" if policy is None else {"directory": "own", "policy": policy},
     }
     try:
         loaded = load_config(config)
@@ -183,7 +184,11 @@ def resume(
     if monitor is _VAL_LOSS:
         loaded = _where_measured(loaded)
     run = from_config(loaded, model=model, **objects)
-    run.call = PolicyCall("tfckpt.callbacks.resume", ("model", repr(path)), start_over=True)
+    check_record(CommitRecord(metadata=metadata or {}))
+    run.metadata = metadata
+    run.call = PolicyCall(
+        "tfckpt.callbacks.resume", ("model", repr(os.fspath(directory))), start_over=True
+    )
     return run.callback(verbose, start_over=start_over)
 
 
@@ -222,12 +227,3 @@ def _of_arguments(error: PolicyError, save_freq: Any) -> PolicyError:
             hint = "it says what a save writes; a restore has policy={'include': […]}"
         problems.append(Problem(text, hint=hint))
     return PolicyError("tfckpt.callbacks.resume", list(dict.fromkeys(problems)))
-
-
-def _mode(mode: str, monitor: str) -> str:
-    """``auto`` as in Keras's ModelCheckpoint (keras/src/callbacks/model_checkpoint.py)."""
-    if mode != "auto":
-        return mode
-    return (
-        "max" if "acc" in monitor or "auc" in monitor or monitor.startswith("fmeasure") else "min"
-    )

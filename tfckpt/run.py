@@ -83,8 +83,13 @@ class Run:
         self.call: PolicyCall | None = None  # with which somebody would pass a policy
         self.fits = Fits()
         self.training: Callable[[], tuple[dict[str, Any], Any]] = _generators
+        self.metadata: Mapping[str, Any] | None = None  # of each save in `fit`
         self.saves = Saves(config.manager, self._objects, self.checkpoint, self.manager)
         weakref.finalize(self, self.saves.abandon)
+
+    def __repr__(self) -> str:
+        saves = self.config.manager and self.config.manager.directory
+        return f"<Run of {', '.join(self._objects)}{f' in {saves}' if saves else ''}>"
 
     def _turn(self) -> contextlib.AbstractContextManager[None]:
         return self.checkpoint._turn()
@@ -216,12 +221,13 @@ class Run:
 
     def save_if_batch_due(self, batches: int, metrics: Mapping[str, float]) -> str | None:
         """Like ``save_if_due``, in ``fit``: batches count as steps, unless ``step`` was passed."""
-        return self.saves.after_batches(batches, Moment(self.epoch, metrics, self.training))
+        moment = Moment(self.epoch, metrics, self.training, self.metadata)
+        return self.saves.after_batches(batches, moment)
 
     def save_if_epoch_due(self, epoch: int, metrics: Mapping[str, float]) -> str | None:
         """Like ``save_if_due``, at the end of an epoch; ``epoch`` counts the finished ones."""
         self.epoch = epoch
-        return self.saves.after_epoch(Moment(epoch, metrics, self.training))
+        return self.saves.after_epoch(Moment(epoch, metrics, self.training, self.metadata))
 
     def __enter__(self) -> Self:
         return self
@@ -277,7 +283,7 @@ class Run:
         >>> [path[-6:] for path in run.manager.checkpoints]
         ['ckpt-1', 'ckpt-2']
         """
-        self.saves.end(Moment(self.epoch, None, self.training))
+        self.saves.end(Moment(self.epoch, None, self.training, self.metadata))
 
     def set_model(self, model: Any) -> NoReturn:
         """Called by Keras if the run itself is passed to ``fit`` as a callback.
@@ -301,7 +307,7 @@ class Run:
             TfckptError: the config has no ``restore`` section, and nothing would be saved.
         """
         check_keywords(self._objects)
-        if self.config.restore is None:
+        if not (self.config.restore and self.config.restore.first_of):
             self.saves.check_callback()
         return callback_for(self, self._objects, verbose, start_over=start_over)
 

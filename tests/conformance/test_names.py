@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
+from golden.subjects import fresh
 from zoo import command_line, optimizers
 from zoo.models import MODELS, WIDTH, called, chain, dense, in_turn, net, stack, wired
 from zoo.optimizers import compiled
@@ -66,6 +67,50 @@ def test_what_keras_calls_a_layer_of_ones_own_is_an_automatic_name(flavour, cls)
     first, second = tfckpt.inventory(model=model).containers["model"].layers
     assert first.place == first.cls == second.cls
     assert (first.auto, second.auto, second.place) == (True, True, f"{first.cls}_1")
+
+
+def turned(k):
+    """Its list has the layers in another order than that in which they were created."""
+    second, first = k.layers.Dense(WIDTH), k.layers.Dense(WIDTH)
+    return stack(k, first, k.layers.LayerNormalization(), second)
+
+
+def subtracted(k):
+    """Keras lists the layers as the arguments of the merge stand."""
+    left, right, last = dense(k, None, None, None)
+    x = k.Input((WIDTH,))
+    return k.Model(x, last(k.layers.Subtract()([right(x), left(x)])))
+
+
+@pytest.mark.parametrize("build", [turned, subtracted])
+def test_an_automatic_name_is_the_one_that_keras_shows(flavour, build, tmp_path):
+    fresh("tf_keras" if flavour is tf_keras else "keras3")
+    model = build(flavour)
+    distinguish(map(inner, model.weights))
+    kernels = {layer.name: layer.kernel for layer in model.layers if hasattr(layer, "kernel")}
+    assert sorted(kernels) != [*kernels]  # as `model.summary()` lists them
+    wanted = {f"model/{name}/kernel": inner(one).numpy() for name, one in kernels.items()}
+    files = [tf.train.Checkpoint(model=model).write(f"{tmp_path}/tf")]
+    files += [tfckpt.Checkpoint(model=model).write(f"{tmp_path}/tfckpt")]
+    files += [f"{tmp_path}/whole.keras", f"{tmp_path}/whole.h5"]
+    for path in files[2:]:
+        model.save(path)
+    for path in files:
+        with open_checkpoint(path) as file:
+            for name, value in wanted.items():
+                read = file.values.read(file.inventory.entries[name].key)
+                np.testing.assert_array_equal(read, value, f"{name} of {path}")
+    model.save_weights(f"{tmp_path}/by_order.weights.h5")
+    chosen = min(kernels)
+    for path in (*files, f"{tmp_path}/by_order.weights.h5"):
+        again = build(flavour)  # in a process that has counted on
+        (kept,) = (v for n, v in collect({"model": again}).variables.items() if n == min(wanted))
+        before = inner(kept).numpy()
+        report = tfckpt.restore(path, again, exclude=[f"model/{chosen}/**"])
+        np.testing.assert_array_equal(inner(kept).numpy(), before)
+        tfckpt.restore(path, again)
+        assert report.plan.ok
+        assert equal(model, again)
 
 
 def test_a_keyword_that_is_the_models_name_is_refused(flavour):

@@ -6,6 +6,7 @@ from the values that were written.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,12 +16,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
+import yaml
 from keras import layers
 
 import tfckpt
+from tfckpt.policy import load_config
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     Values = list[np.ndarray]
 
@@ -46,6 +49,18 @@ def compiled(model: Any, optimizer: Any = "adam", steps: int = 0) -> Any:
     for _ in range(steps):
         model.train_on_batch(np.ones((4, 4)), np.ones((4, 3)))
     return model
+
+
+def with_optimizer(build: Callable[[], Any]) -> Callable[[], Any]:
+    """A model whose checkpoint holds more than its weights, as most do."""
+
+    def built() -> Any:
+        model = build()
+        model.compile("adam", "mse")
+        model.optimizer.build(model.trainable_variables)
+        return model
+
+    return built
 
 
 def vision(side: int, channels: int = 1) -> Any:
@@ -187,7 +202,9 @@ CASES = {
         lambda: compiled(classifier(), steps=2),
         lambda: compiled(classifier(), keras.optimizers.SGD(0.25, momentum=0.9)),
     ),
-    "finetune": Case(new=lambda: classifier(classes=5), expected=but_the_head),
+    "finetune": Case(
+        with_optimizer(classifier), lambda: classifier(classes=5), expected=but_the_head
+    ),
     "tf1_component": Case(expected=but_the_head, write=of_tensorflow_1),
     "keras2_weights": Case(lambda: classifier(flavor=tf_keras), write=of_keras_2("")),
     "keras2_weights, HDF5": Case(
@@ -197,23 +214,27 @@ CASES = {
         lambda: compiled(classifier(), keras.optimizers.SGD(0.1, **EMA), 3), write=averages
     ),
     "two_sources": Case(write=of_two_models),
-    "more_classes": Case(new=lambda: classifier(classes=6), expected=old_rows_first),
-    "image_size": Case(lambda: vision(4), lambda: vision(6), grid_resized),
-    "vocabulary": Case(lambda: words(3), lambda: words(4), rows_of_words),
-    "gray_to_rgb": Case(lambda: vision(2), lambda: vision(2, channels=3), channels_thrice),
+    "more_classes": Case(with_optimizer(classifier), lambda: classifier(classes=6), old_rows_first),
+    "image_size": Case(with_optimizer(lambda: vision(4)), lambda: vision(6), grid_resized),
+    "vocabulary": Case(with_optimizer(lambda: words(3)), lambda: words(4), rows_of_words),
+    "gray_to_rgb": Case(
+        with_optimizer(lambda: vision(2)), lambda: vision(2, channels=3), channels_thrice
+    ),
     "fused_attention": Case(
-        lambda: attention("qkv", units=12),
+        with_optimizer(lambda: attention("qkv", units=12)),
         lambda: attention("query", "key", "value", units=4),
         in_three,
     ),
-    "half_precision": Case(new=half, expected=rounded),
+    "half_precision": Case(with_optimizer(classifier), half, rounded),
 }
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_a_config_restores_what_its_first_line_says(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def source(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[str, Case, Any, Values]:
+    """Of a case: its name, itself, the old model and its values, which are written."""
+    name = request.param
     case = CASES[name]
     for variable in ("ENCODER", "HEAD", "OLD_WORDS", "NEW_WORDS"):
         monkeypatch.setenv(variable, f"{tmp_path}/{variable}")
@@ -222,10 +243,26 @@ def test_a_config_restores_what_its_first_line_says(
     monkeypatch.setenv("RUN_DIR", str(tmp_path))
     (tmp_path / "OLD_WORDS").write_text("the\ncat\nsat\n", encoding="utf-8")
     (tmp_path / "NEW_WORDS").write_text("a\nsat\ndog\nthe\n", encoding="utf-8")
-    old, new = case.old(), case.new()
-    values, before = case.write(old, tmp_path), weights(new)
+    old = case.old()
+    return name, case, old, case.write(old, tmp_path)
+
+
+def config_of(name: str) -> dict[str, Any]:
+    text = (CONFIGS / f"{name.partition(',')[0]}.yaml").read_text(encoding="utf-8")
+    return dict(yaml.safe_load(text))
+
+
+def restored(config: Any, new: Any) -> tfckpt.RestoreReport:
     optimizer = {"optimizer": new.optimizer} if new.compiled else {}
-    tfckpt.restore(CONFIGS / f"{name.partition(',')[0]}.yaml", model=new, **optimizer)
+    return tfckpt.restore(config, model=new, **optimizer)
+
+
+@pytest.mark.parametrize("source", CASES, indirect=True)
+def test_a_config_restores_what_its_first_line_says_and_needs_all_its_lines(source: Any) -> None:
+    name, case, old, values = source
+    new = case.new()
+    before = weights(new)
+    restored(CONFIGS / f"{name.partition(',')[0]}.yaml", new)
     tolerance = 1e-6 if name in ("image_size", "gray_to_rgb") else 0
     for got, value in zip(weights(new), case.expected(values, before), strict=True):
         np.testing.assert_allclose(got, value, rtol=tolerance)
@@ -233,9 +270,49 @@ def test_a_config_restores_what_its_first_line_says(
         found = new.optimizer.iterations, new.optimizer.learning_rate
         assert [float(value.numpy()) for value in found] == [2, 0.25]
         assert not any(np.any(np.asarray(slot)) for slot in new.optimizer.momentums)
-    elif optimizer:
+    elif new.compiled:
         for one, other in zip(new.optimizer.variables, old.optimizer.variables, strict=True):
             np.testing.assert_array_equal(one, other)
+
+    def result(config: Any) -> Any:
+        model = case.new()
+        for variable in model.weights:
+            variable.assign(variable * 0 + 0.25)
+        report = restored(config, model)
+        steps = [(step.name, step.status) for step in report.plan.steps]
+        return [value.tolist() for value in weights(model)], steps, report.warnings
+
+    config = config_of(name)
+    with_all = result(config)
+    for key, less in with_one_key_less(config):
+        with contextlib.suppress(tfckpt.TfckptError):
+            assert result(less) != with_all, key
+
+
+def with_one_key_less(config: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """The config without each of its keys, or items of a list, at any depth."""
+    for key, value in config.items():
+        yield f"{path}{key}", {other: config[other] for other in config if other != key}
+        rows = enumerate(value) if isinstance(value, list) else ()
+        inner = [(at, each) for at, each in rows if isinstance(each, dict)]
+        for at, _ in inner if len(inner) > 1 else ():
+            yield f"{path}{key}[{at}]", {**config, key: [*value[:at], *value[at + 1 :]]}
+        for at, each in inner:
+            for where, less in with_one_key_less(each, f"{path}{key}[{at}]."):
+                yield where, {**config, key: [*value[:at], less, *value[at + 1 :]]}
+        if isinstance(value, dict):
+            for where, less in with_one_key_less(value, f"{path}{key}."):
+                yield where, {**config, key: less}
+
+
+@pytest.mark.parametrize("path", [*CONFIGS.glob("*.yaml")], ids=lambda path: path.stem)
+def test_each_key_of_a_config_says_something(path: Path) -> None:
+    env = dict.fromkeys(("SOURCE", "PRETRAINED", "RUN_DIR", "ENCODER", "HEAD"), "x")
+    env |= {"OLD_WORDS": "old", "NEW_WORDS": "new"}
+    config = load_config(config_of(path.stem), env)
+    for key, less in with_one_key_less(config_of(path.stem)):
+        with contextlib.suppress(tfckpt.PolicyError):
+            assert load_config(less, env) != config, key
 
 
 def test_each_config_is_short_on_the_page_and_used() -> None:

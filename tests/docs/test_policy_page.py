@@ -30,9 +30,8 @@ HEADINGS = {
     "OptimizerRules": "optimizer",
     "InputSpec": "build",
 }
-UNION = SCHEMA["$defs"]["Policy"]["properties"]["adapt"]["items"]["oneOf"]
 SAID_ONCE = "Selector over model names."  # above the tables of rules for one value
-ADAPTATIONS = [kind["$ref"].rpartition("/")[2] for kind in UNION]
+ADAPTATIONS = [name for name, kind in SCHEMA["$defs"].items() if "how" in kind["properties"]]
 
 
 def table(title: str, page: str = PAGE) -> list[list[str]]:
@@ -48,11 +47,15 @@ def values(key: dict[str, Any]) -> str:
         return ", ".join(f"`{word}`" for word in key["enum"])
     if "const" in key:
         return f"`{key['const']}`"
-    if "$ref" in key or "additionalProperties" in key:
+    if "$ref" in key or key.get("type") == "object":
         return "mapping"
-    kinds = [kind for kind in key.get("anyOf", key.get("oneOf", [])) if kind != {"type": "null"}]
+    either = key.get("anyOf", key.get("oneOf", []))
+    if "if" in key:
+        either = [key["then"], key["else"]]
+    kinds = [kind for kind in either if kind != {"type": "null"}]
     if kinds:
-        return " or ".join(dict.fromkeys(map(values, kinds)))
+        several = (each for kind in kinds for each in values(kind).split(" or "))
+        return " or ".join(dict.fromkeys(several))
     if key["type"] == "array":
         return f"list of {values(key['items'])}"
     if "maximum" in key:

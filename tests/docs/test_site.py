@@ -60,8 +60,10 @@ def test_everything_public_is_in_the_reference(site: Path) -> None:
         for name in tfckpt.__all__
         if not any(f'id="{place}.{name}"' in page for place in ("tfckpt", "tfckpt.errors"))
     ]
-    assert names == ["callbacks"]  # a module: `resume` is its only function
-    assert 'id="tfckpt.callbacks.resume"' in page
+    assert names == ["callbacks", "flags"]  # modules, each with one function
+    assert all(
+        f'id="tfckpt.{name}"' in page for name in ("callbacks.resume", "flags.DEFINE_config")
+    )
 
 
 def test_the_pages_have_no_more_words_than_somebody_reads() -> None:

@@ -214,8 +214,8 @@ CALLS: dict[str, Case] = {
     ),
     "without manager": Case(trains_by(ONLY), "nothing (is|will be) saved & `?manager & directory"),
     "nothing is due": Case(
-        trains_by({"version": 1, "manager": {"directory": "runs/a"}}),
-        "the callback would do nothing & no `restore` section, and nothing is & every_epochs: 1",
+        trains_by({"version": 1, "manager": {"directory": "runs/a"}, "restore": "none"}),
+        "the callback would do nothing & restores nothing, and nothing is & every_epochs: 1",
         tfckpt.TfckptError,
     ),
     "a manager without save": Case(

@@ -250,3 +250,19 @@ def test_start_over_restores_nothing_and_saves_go_on(run, capsys) -> None:
         fit(model, 1, third.callback(verbose=0, start_over=True))
     assert saved(third)[-1] == "ckpt-6"
     assert int(model.optimizer.iterations.numpy()) == 3 * STEPS
+
+
+def test_resume_saves_every_so_many_epochs_with_what_is_to_be_recorded(runs, tmp_path) -> None:
+    model, _ = runs(keras)()
+    place, note = tmp_path / "noted", {"commit": "a1b2", "seeds": (1, 2)}
+    callback = tfckpt.callbacks.resume(model, place, every_n_epochs=2, metadata=note, verbose=0)
+    fit(model, 5, callback)
+    records = [tfckpt.inspect(row.prefix).record for row in tfckpt.list_checkpoints(place)]
+    assert [record.epoch for record in records] == [4, 2]
+    assert [record.metadata for record in records] == [{"commit": "a1b2", "seeds": [1, 2]}] * 2
+    with pytest.raises(tfckpt.SaveError, match=r"metadata\['model'\] must be a string"):
+        tfckpt.callbacks.resume(model, place, metadata={"model": object()})
+    with pytest.raises(tfckpt.SaveError, match="metadata must be a dict"):
+        tfckpt.callbacks.resume(model, place, metadata=["a1b2"])
+    with pytest.raises(tfckpt.PolicyError, match="every_n_epochs: expected more than 0"):
+        tfckpt.callbacks.resume(model, place, every_n_epochs=0)

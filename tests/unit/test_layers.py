@@ -91,17 +91,20 @@ def subtracted(k: Any, edit: str = "") -> Any:
 
 
 def made_last_first(k: Any) -> Any:
-    """`summary()` shows `dense_1` first, which `self.b` seems to be, and is not by name."""
+    """`summary()` shows `dense_1` first, and then `dense`."""
     one, two = k.layers.Dense(3), k.layers.Dense(3)
     inputs = k.Input((3,))
     return k.Model(inputs, one(two(inputs)))
 
 
-def dense_attributes(k: Any) -> Any:
+def dense_attributes(k: Any, *, turned: bool = False) -> Any:
+    """`turned`: Keras calls the layer at `self.dense_1` `dense`, and the other one `dense_1`."""
+
     class Net(k.Model):
         def __init__(self) -> None:
             super().__init__()
-            self.dense, self.dense_1 = k.layers.Dense(3), k.layers.Dense(3)
+            layers = [k.layers.Dense(3), k.layers.Dense(3)]
+            self.dense, self.dense_1 = layers[::-1] if turned else layers
 
         def call(self, inputs: Any) -> Any:
             return self.dense(self.dense_1(inputs))
@@ -189,7 +192,8 @@ EDITS = {
         branches, lambda k: branches(k, (None, "dense_2")),
         "a name that was given on one side alone: 'dense_2' in the model", only="tf_keras"),
     "layers that look like attributes": Edit(
-        made_last_first, dense_attributes, "an attribute on the other side", BOTH),
+        made_last_first, lambda k: dense_attributes(k, turned=True),
+        "an attribute on the other side", BOTH),
     "branches in a file without connections": Edit(
         lambda k: branches(k, head=True), lambda k: branches(k, head=True, last=True),
         SIDEWAYS, ("tensorflow",), settled={"rename": ITSELF}),
@@ -231,6 +235,32 @@ def test_a_layer_that_may_be_another_is_refused_and_the_same_program_is_restored
             same(new.get_weights(), old.get_weights())
         flavour.backend.clear_session()
         restored(path, old, edit.old(flavour)).expect_partial()
+
+
+def test_a_rename_of_a_whole_layer_is_final_from_wherever_it_comes(flavour, tmp_path):
+    """Of a wrapped layer that was the second: no name, number or position says so."""
+    flavour.backend.clear_session()
+    pair = [flavour.layers.Dense(3) for _ in range(2)]
+    old = filled(stack(flavour, flavour.Sequential(pair, name="inner"), flavour.layers.Dense(3)))
+    path = tfckpt.Checkpoint(model=old).save(str(tmp_path / "ckpt"))
+    new = stack(flavour, *(flavour.layers.Dense(3) for _ in range(3)))
+    rename = [
+        {"checkpoint": f"model/{a}/**", "model": f"model/{b}/**"}
+        for a, b in [("inner/dense", "dense"), ("dense", "dense_1"), ("inner/dense_1", "dense_2")]
+    ]
+    tfckpt.restore(path, new, rename=rename)
+    for layer, was in zip(new.layers, (pair[0], old.layers[1], pair[1]), strict=True):
+        same(layer.get_weights(), was.get_weights())
+
+
+@WRITERS
+def test_a_layer_is_the_attribute_that_keras_calls_it(flavour, writer, tmp_path):
+    flavour.backend.clear_session()
+    old = filled(made_last_first(flavour))
+    path = writer.Checkpoint(model=old).save(str(tmp_path / "ckpt"))
+    new = dense_attributes(flavour)
+    tfckpt.Checkpoint(model=new).restore(path)
+    same(new(BATCH), old(BATCH))
 
 
 @pytest.mark.parametrize("holder", HOLDERS)

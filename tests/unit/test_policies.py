@@ -336,9 +336,9 @@ latest: null ! exactly one of `latest`, `best`, `every_n_steps`, `every_n_hours`
 latest: null, best: null ! this one has none
 latest: 3, pin: [1] !! this one has both `latest` and `pin`
 latest: 0 ! expected more than 0
-best: 2 !! `best` needs `monitor` and `mode`
+best: 2 !! `best` needs `monitor`
 best: 2, mode: min ! `best` needs `monitor`
-best: 2, monitor: val_loss !! `mode` is min if lower is better
+best: 2, monitor: score ! `mode` is min if lower is better
 best: 2, monitor: val_loss, mode: auto !! expected 'min' or 'max'
 best: 2, monitor: '', mode: min ! monitor: expected some text
 latest: 2, monitor: val_loss ! `monitor` goes with `best`
@@ -354,8 +354,8 @@ every_hours: 12 ! did you mean `every_n_hours`
 """,
     "manager: {directory: a, %s}": r"""
 every_steps: 5 ! write `save: {every_steps: 5}`
-save_best_only: true ! write `keep: [{latest: 3}, {best: 1, monitor: val_loss, mode: min}]`
-monitor: val_loss ! write `keep: [{latest: 3}, {best: 1, monitor: val_loss, mode: min}]`
+save_best_only: true ! write `keep: [{latest: 3}, {best: 1, monitor: val_loss}]`
+monitor: val_loss ! write `keep: [{latest: 3}, {best: 1, monitor: val_loss}]`
 exclude: [a] ! write `exclude: [a]` into a policy
 keep: [3] ! keep[0]: expected a mapping
 keep: {latest: 3} ! write a list: [{latest: 3}]
@@ -372,6 +372,14 @@ max_to_keep: 3, keep: [{latest: 3}] ! both say
 directory: a ! write `manager: {directory: a}` or `restore: {directory: a}`
 manager: {keep: []} ! directory: the key is missing
 restor: {} !! unknown key
+restore: own ! `own` is the directory of the `manager`, and the config has none
+manager: {directory: a}, restore: owned !! expected a mapping, found the text 'owned'
+manager: {directory: a}, restore: {first_of: [none]} !! expected a mapping, found the text 'none'
+policies: {a: {extends: b}, b: {extends: a}} ! a.extends: it extends itself: a → b → a
+policies: {aa: {}, b: {extends: a}} ! did you mean `aa`?
+policies: {a: {extends: 3}} !! a.extends: expected text
+policies: {a: {expect_partial: true}, b: {extends: a, assert: consumed}} ! policies.b.expect_partial
+policies: {a: {exclde: [x]}, b: {extends: a}} !! policies.a.exclde: unknown key
 policies: {strict: {}} ! built-in policy
 policies: {resume: {}}, restore: {path: a, policy: resum} ! did you mean `resume`
 "<x": 2 ! unknown key
@@ -517,6 +525,48 @@ def test_a_policy_file_is_one_policy_and_its_rules_know_their_lines(tmp_path: Pa
 
 
 # The schema for editors
+
+
+# A misspelt key in each mapping that a config may have: an editor underlines that key.
+MISSPELT = """
+verion: 1 ! verion
+manger: {directory: a} ! manger
+manager: {directory: a, max_keep: 1} ! max_keep
+manager: {directory: a, save: {every_epoch: 1}} ! every_epoch
+manager: {directory: a, keep: [{lates: 2}]} ! lates
+manager: {directory: a, export: {weight_h5: best}} ! weight_h5
+restore: {pth: a} ! pth
+restore: {path: a, if_non: error} ! if_non
+restore: {first_of: [own], if_non: error} ! if_non
+restore: {first_of: [{path: a, polcy: b}]} ! polcy
+restore: {all_of: [{path: a}, {path: b, selct: best}]} ! selct
+restore: {path: a, policy: {exlude: [x]}} ! exlude
+restore: {first_of: [{path: a, policy: {exlude: [x]}}]} ! exlude
+policies: {a: {exlude: [x]}} ! exlude
+policies: {a: {extend: b}} ! extend
+policies: {a: {rename: [{checkpoint: x, modl: y}]}} ! modl
+policies: {a: {optimizer: {slot: reset}}} ! slot
+policies: {a: {build: {model: {shape: [1], dtyp: int32}}}} ! dtyp
+policies: {a: {adapt: [{how: cast, modl: x, dtype: int8}]}} ! modl
+policies: {a: {adapt: [{how: pad, model: x, valu: 0}]}} ! valu
+policies: {a: {adapt: [{how: tile, model: x, tims: [1]}]}} ! tims
+policies: {a: {adapt: [{how: tyle, model: x}]}} ! tyle
+policies: {a: {adapt: [{haw: tile, model: x}]}} ! how
+restore: owned ! owned
+restore: {first_of: [ow]} ! own
+policies: {a: {optimizer: none}} ! reset
+policies: {a: {match: nme}} ! nme
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("line", MISSPELT)
+def test_an_editor_names_the_word_that_is_wrong(line: str) -> None:
+    text, _, word = line.partition(" ! ")
+    version = "" if text.startswith("verion") else "version: 1, "
+    errors = jsonschema.Draft202012Validator(READ).iter_errors(
+        yaml.safe_load(f"{{{version}{text}}}")
+    )
+    assert f"'{word}'" in jsonschema.exceptions.best_match(errors).message
 
 
 def test_the_committed_schema_is_current_and_describes_every_key() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -122,17 +123,64 @@ def test_a_step_that_is_no_number_is_refused_before_anything_is_assigned(tmp_pat
     assert (step.numpy(), value.numpy(), run.report) == (3.0, 2.0, None)
 
 
-def test_without_a_restore_section_there_is_nothing_to_restore(tmp_path) -> None:
-    step = tf.Variable(1)
-    for declared in ({"version": 1}, {"version": 1, "manager": {"directory": str(tmp_path)}}):
+def test_without_a_restore_section_there_is_nothing_to_restore() -> None:
+    step, declared = tf.Variable(1), {"version": 1}
+    run = tfckpt.from_config(declared, step=step)
+    for ask, given in (
+        *((call, {}) for call in (run.restore, run.plan)),
+        *((call, {"step": step}) for call in (tfckpt.restore, tfckpt.plan)),
+    ):
+        with pytest.raises(tfckpt.RestoreError, match="`restore`"):
+            ask(*([declared] if given else []), **given)
+    assert run.report is None
+
+
+def test_restore_none_starts_from_scratch_each_time(tmp_path) -> None:
+    declared = {"version": 1, "manager": {"directory": str(tmp_path)}, "restore": "none"}
+    for start in (1, 2):
+        step = tf.Variable(7)
         run = tfckpt.from_config(declared, step=step)
-        for ask, given in (
-            *((call, {}) for call in (run.restore, run.plan)),
-            *((call, {"step": step}) for call in (tfckpt.restore, tfckpt.plan)),
-        ):
-            with pytest.raises(tfckpt.RestoreError, match="`restore`"):
-                ask(*([declared] if given else []), **given)
-        assert run.report is None
+        assert (run.restore().path, int(step)) == ("", 7)
+        assert str(run.report).startswith("restore: none: nothing is restored")
+        step.assign(8)
+        assert run.save().endswith(f"ckpt-{start}")
+    with pytest.raises(tfckpt.TfckptError, match="the callback would do nothing"):
+        run.callback()
+
+
+@pytest.mark.parametrize(
+    "restore",
+    [
+        None,
+        "own",
+        {"directory": "own"},
+        {"directory": "own", "policy": "all"},
+        {"first_of": ["own", {"path": "${ELSEWHERE}", "policy": "all"}]},
+    ],
+)
+def test_a_run_goes_on_in_its_own_directory(restore, tmp_path, monkeypatch) -> None:
+    """Without a word, too; and a first start takes another source, or the values of the model."""
+    step = tf.Variable(7)
+    elsewhere = tfckpt.Checkpoint(step=step).save(str(tmp_path / "elsewhere" / "ckpt"))
+    monkeypatch.setenv("ELSEWHERE", elsewhere)
+    config = {
+        "version": 1,
+        "manager": {"directory": str(tmp_path / "$own"), "checkpoint_name": "mine"},
+        "policies": {
+            "base": {"assert": "consumed", "exclude_checkpoint": ["save_counter"]},
+            "all": {"extends": "base", "api": "read"},
+        },
+        "restore": restore,
+    }
+    config["manager"]["directory"] = config["manager"]["directory"].replace("$", "$$")
+    first = 7 if isinstance(restore, dict) and "first_of" in restore else 0
+    for start, expected in enumerate((first, 1)):
+        step = tf.Variable(0)
+        run = tfckpt.from_config(config, step=step)
+        report = run.restore()
+        assert (int(step), bool(report.path)) == (expected, bool(start or expected))
+        step.assign(1)
+        assert os.path.split(run.save()) == (str(tmp_path / "$own"), f"mine-{start + 1}")
 
 
 # Models that have no variables before their first call
@@ -186,7 +234,7 @@ def test_a_model_never_called_is_built_by_its_spec_once(
 def test_a_spec_that_is_missing_or_wrong_is_said(subclassed, prefix) -> None:
     source = subclassed(2)
     source([X, X])
-    path = tfckpt.Checkpoint(model=source).save(prefix)
+    path = tf.train.Checkpoint(model=source).save(prefix)  # without a record of how it was built
     for spec, given, said in (
         ({}, subclassed(2), ["Net", "model(tf.zeros(", "build:"]),
         ({"model": SPEC}, subclassed(2), ["zeros of the declared shape"]),
@@ -207,17 +255,11 @@ def renamed(old: str, new: str, **more: Any) -> dict[str, Any]:
     return {"assert": "existing_objects_matched", "rename": rename, **more}
 
 
-def test_what_a_rule_renames_and_is_not_built_yet_is_not_left_as_it_is(
-    flavour, network, subclassed, prefix
-) -> None:
+def test_what_a_rule_renames_is_built_as_it_was_saved(flavour, network, subclassed, prefix) -> None:
     source, target = subclassed(), subclassed()
     source(X)
     path = tfckpt.Checkpoint(backbone=source, head=network(1)).save(prefix)
     policy = renamed("backbone", "encoder", api="read")
-    with pytest.raises(tfckpt.NotBuiltError, match=r"encoder .* has no variables yet") as error:
-        tfckpt.restore(config(path, **policy), encoder=target, head=network(2))
-    assert "backbone/" in str(error.value)
-    target(X)
     tfckpt.restore(config(path, **policy), encoder=target, head=network(2))
     np.testing.assert_array_equal(target(X).numpy(), source(X).numpy())
     adam, new, model = flavour.optimizers.Adam(), flavour.optimizers.Adam(), network(1)

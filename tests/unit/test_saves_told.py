@@ -146,7 +146,11 @@ def run(tmp_path) -> Callable[..., Any]:
 
     def build(restore: str = "", **manager: Any) -> Any:
         where = {"directory": str(tmp_path / "run")}
-        config: dict[str, Any] = {"version": 1, "manager": {**where, **manager}}
+        config: dict[str, Any] = {
+            "version": 1,
+            "manager": {**where, **manager},
+            "restore": "none",
+        }
         if restore:
             source = where if restore == "newest" else {"path": f"{tmp_path}/run/{restore}"}
             config["restore"] = {**source, "if_none": "initialize"}

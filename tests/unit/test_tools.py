@@ -249,3 +249,49 @@ def test_none_and_other_things_are_no_path(tmp_path: Path) -> None:
     path = tf.train.Checkpoint(a=tf.Variable(1.0)).save(str(tmp_path / "ckpt"))
     with pytest.raises(tfckpt.UntrackedError):
         tfckpt.diff(path, 3)
+
+
+def test_an_evaluator_gets_each_newest_checkpoint_that_is_complete(tmp_path: Path) -> None:
+    place = tmp_path / "run"
+    assert list(tfckpt.checkpoints_iterator(place, timeout=0)) == []
+    with pytest.raises(tfckpt.CheckpointNotFoundError, match="None was given"):
+        next(tfckpt.checkpoints_iterator(None))
+    manager = tfckpt.CheckpointManager(tfckpt.Checkpoint(a=tf.Variable(1.0)), str(place), 3)
+    asked: list[int] = []
+
+    def over() -> bool:
+        """Called after each checkpoint, as TensorFlow's: saves one more, three times."""
+        asked.append(1)
+        if len(asked) < 4:
+            manager.save()
+        return len(asked) == 4
+
+    found = list(tfckpt.checkpoints_iterator(place, timeout=0, timeout_fn=over))
+    assert found == [f"{place}/ckpt-{number}" for number in (1, 2, 3)]
+    assert found[-1:] == list(tf.train.checkpoints_iterator(str(place), timeout=0))
+    # What a killed save has left, and a stale file `checkpoint`.
+    (place / "ckpt-4.data-00000-of-00001").write_bytes(b"1234")
+    (place / "checkpoint").write_text('model_checkpoint_path: "ckpt-1"')
+    assert list(tfckpt.checkpoints_iterator(place, timeout=0)) == found[-1:]
+    tf.train.Checkpoint(a=tf.Variable(2.0)).write(str(place / "ckpt-9"))
+    assert list(tfckpt.checkpoints_iterator(place, timeout=0)) == [f"{place}/ckpt-9"]
+
+
+def test_what_calls_return_is_short_in_a_debugger(tmp_path: Path, flavour: Any) -> None:
+    layers = flavour.layers
+    model = flavour.Sequential([layers.Input((4,)), layers.Dense(2, name="out")])
+    model.compile("adam", "mse")
+    run = tfckpt.from_config({"version": 1, "manager": {"directory": str(tmp_path)}}, model)
+    one, _, newest = [run.save(metrics={"loss": 0.5}) for _ in range(3)]
+    head = flavour.Sequential([layers.Input((4,)), layers.Dense(2, name="head")])
+    with pytest.raises(tfckpt.RefusedError) as refused:
+        tfckpt.restore(newest, head)
+    rows = tfckpt.list_checkpoints(tmp_path)
+    for value in (
+        rows, rows[0], rows[0].record, tfckpt.inspect(newest), tfckpt.diff(one, newest),
+        tfckpt.verify(newest), tfckpt.doctor(), tfckpt.inventory(model), tfckpt.Policy(),
+        run, run.config, run.plan(), run.restore(), run.manager.retention(),
+        run.checkpoint.restore(newest), refused.value.plan, refused.value.plan.steps[0],
+    ):  # fmt: skip
+        assert len(repr(value)) < 500, repr(value)
+    assert repr(rows) == "<CheckpointList: ckpt-3, ckpt-2, ckpt-1>"

@@ -232,6 +232,44 @@ def plain(k, directory):
     return found, [2, 7.0, 90000.0, True, 5, expected]
 
 
+def comes_late(k, directory):
+    """A restore that comes before its model, whose layers are made in calls or by their `build`."""
+    import tfckpt
+
+    class Net(k.Model):
+        def __init__(self):
+            super().__init__(name="net")
+            self.body, self.head = k.layers.Dense(3, name="body"), None
+
+        def call(self, x):
+            if self.head is None:
+                self.head = k.layers.Dense(1, name="head")
+            return self.head(self.body(x))
+
+    def made():
+        k.backend.clear_session()
+        model = Net()
+        return model, tfckpt.Checkpoint(model=model, optimizer=k.optimizers.SGD(0.1, momentum=0.9))
+
+    def step(model, checkpoint):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(model(tf.ones((2, 3))) ** 2)
+        variables = model.trainable_variables
+        gradients = tape.gradient(loss, variables)
+        checkpoint.optimizer.apply_gradients(zip(gradients, variables, strict=True))
+
+    model, checkpoint = made()
+    step(model, checkpoint)
+    path = checkpoint.save(f"{directory}/ckpt")
+    step(model, checkpoint)
+    later, checkpoint = made()
+    checkpoint.restore(path)
+    step(later, checkpoint)
+    return [each.numpy().tolist() for each in later.trainable_variables], [
+        each.numpy().tolist() for each in model.trainable_variables
+    ]
+
+
 def legacy(k, directory):
     return saves(k, directory, lambda: k.optimizers.legacy.Adam(0.1))
 
@@ -249,10 +287,13 @@ SCENARIOS = {
     "fits": (fits, "keras"),
     "fits of tf_keras": (fits, "tf_keras"),
     "plain": (plain, "keras"),
+    "comes late": (comes_late, "keras"),
+    "comes late in tf_keras": (comes_late, "tf_keras"),
 }
 OLDER = ("saves of tf_keras", "legacy optimizer", "scaled optimizer")
 OF_MODULES = {
     "attributes": ("saves",),
+    "building": ("comes late", "comes late in tf_keras"),
     "callbacks": ("fits", "fits of tf_keras"),
     "either_keras": ("saves", "fits", "saves of tf_keras"),
     "fit": ("fits", "fits of tf_keras"),

@@ -13,7 +13,7 @@ from tfckpt.core.text import WIDTH
 from tfckpt.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     Subcommands = argparse._SubParsersAction["CommandParser"]  # as typeshed calls it
 
@@ -35,6 +35,8 @@ _SWITCH = re.compile(r"(--\w+): ignored explicit argument .*")
 
 class CommandParser(argparse.ArgumentParser):
     """Raises where argparse exits; flags are written whole."""
+
+    summary = ""
 
     def __init__(self, *, examples: Iterable[str] = (), **settings: Any) -> None:
         lines = "".join(f"\n  tfckpt {example}" for example in examples)
@@ -63,6 +65,8 @@ def parsed(words: list[str]) -> argparse.Namespace:
     if not words:
         raise UsageError("a command is missing")
     words = [{"help": "--help", "version": "--version"}.get(words[0], words[0]), *words[1:]]
+    if words == ["policy"]:
+        words = ["policy", "--help"]
     if words[0].startswith("-") and words[0] not in ("-h", "--help", "--version"):
         raise UsageError("flags must follow the command")
     parser, commands = parsers()
@@ -131,19 +135,29 @@ def parsers() -> tuple[CommandParser, dict[str, CommandParser]]:
         "--version", action="version", version=f"tfckpt {__version__}", help=argparse.SUPPRESS
     )
     found: dict[str, CommandParser] = {}
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, help=argparse.SUPPRESS)
     add = partial(_command, commands, found)
     _looking(add)
     _restoring(add)
     _writing(add)
     group = commands.add_parser(
         "policy",
-        help="Check a config, or print the schema of configs.",
         usage="tfckpt policy COMMAND ...",
         examples=["policy check configs/finetune.yaml"],
     )
-    _policies(partial(_command, group.add_subparsers(title="commands", required=True), found))
+    below = group.add_subparsers(metavar="COMMAND", required=True, help=argparse.SUPPRESS)
+    _policies(partial(_command, below, found))
+    summaries = {name: each.summary for name, each in found.items()}
+    group.description = _table({n: s for n, s in summaries.items() if n.startswith("policy ")})
+    summaries = {n: s for n, s in summaries.items() if not n.startswith("policy ")}
+    of_configs = "Check a config, or print the schema of configs."
+    parser.description = _table({**summaries, "policy": of_configs})
     return parser, found
+
+
+def _table(summaries: Mapping[str, str]) -> str:
+    width = max(map(len, summaries)) + 2
+    return "commands:" + "".join(f"\n  {name:{width}}{text}" for name, text in summaries.items())
 
 
 def _command(
@@ -158,11 +172,11 @@ def _command(
     """A command, of which only the flags and positional arguments are missing."""
     added = commands.add_parser(
         name.rpartition(" ")[2],
-        help=summary,
         description=f"{summary}\n{details}".rstrip(),
         examples=examples,
         prog=f"tfckpt {name}",
     )
+    added.summary = summary
     added.set_defaults(command=name)
     found[name] = added
     if json:
@@ -371,7 +385,7 @@ def _add_html(added: CommandParser) -> None:
 def _add_rules(added: CommandParser, *, required: bool = False) -> None:
     rules = added.add_mutually_exclusive_group(required=required)
     text = (
-        "Retention rule: latest=3, best=2,monitor=val_loss,mode=min, every_n_steps=1000, "
+        "Retention rule: latest=3, best=2,monitor=val_loss, every_n_steps=1000, "
         "every_n_hours=12 or pin=3,7. A checkpoint that any rule keeps is kept."
     )
     rules.add_argument(
@@ -388,10 +402,10 @@ def _repeated(text: str) -> str:
 
 
 def _rule(text: str) -> dict[str, Any]:
-    """Parse ``best=2,monitor=val_loss,mode=min`` or ``pin=3,7``.
+    """Parse ``best=2,monitor=val_loss`` or ``pin=3,7``.
 
-    >>> _rule("best=2,monitor=val_loss,mode=min"), _rule("pin=3,7")
-    ({'best': 2, 'monitor': 'val_loss', 'mode': 'min'}, {'pin': [3, 7]})
+    >>> _rule("best=2,monitor=val_loss"), _rule("pin=3,7")
+    ({'best': 2, 'monitor': 'val_loss'}, {'pin': [3, 7]})
     """
     rule: dict[str, Any] = {}
     key = ""

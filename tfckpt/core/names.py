@@ -17,8 +17,9 @@ The grammar::
 A component is the layer's name in a functional or sequential model (a *layer sequence*), and the
 attribute, list index or dict key everywhere else, without leading underscores; attributes that had
 one are recorded beside the names, because ``_head`` and ``head`` differ if a class has both.
-Automatic layer names (``dense_3``) are renumbered in each sequence, layers with weights first,
-because TensorFlow does not save the others. A slash in a layer's name becomes ``_``, since Keras 3
+Automatic layer names (``dense_3``) are renumbered in each sequence in the order of creation, which
+their own numbers tell, else as they are listed; layers with weights first, because TensorFlow does
+not save the others. A slash in a layer's name becomes ``_``, since Keras 3
 does not allow it; in a key it becomes ``%2F``, as ``a/b`` is ``['a']['b']``. A list or dict of
 layers is also a layer sequence, by index or key, with the names that the user chose.
 The name of an object is the shortest path to it, then the first in alphabetical order; other paths
@@ -337,8 +338,6 @@ class _Naming:
         return children
 
     def _layers(self, path: str, sequence: Node) -> Iterator[tuple[str, Node, str]]:
-        counts: Counter[str] = Counter()
-        named = []
         attributes, given = set[str](), set[str]()
         for layer in sequence.layers:
             if not layer.base:
@@ -348,7 +347,15 @@ class _Naming:
             if id(child) not in listed:
                 attributes.add(edge.lstrip("_"))
         taken = given | attributes
-        for index, layer in enumerate(sorted(sequence.layers, key=self._holds, reverse=True)):
+        layers = sorted(sequence.layers, key=self._holds, reverse=True)
+        unnumbered = {layer.base for layer in layers if not layer.label}
+        created = [-1 if x.base in unnumbered else name_number(x.label) for x in layers]
+        counts: Counter[str] = Counter()
+        components: dict[int, str] = {}
+        for index in sorted(
+            range(len(layers)), key=lambda i: (not self._holds(layers[i]), created[i])
+        ):
+            layer = layers[index]
             component = _one_level(layer.label) or f"layer_with_weights-{index}"
             base = layer.base or (component if component in attributes else "")
             while base:
@@ -357,6 +364,10 @@ class _Naming:
                 component = f"{base}_{number}" if number else base
                 if component not in taken:
                     break
+            components[index] = component
+        named = []
+        for index, layer in enumerate(layers):
+            component = components[index]
             named.append((component, layer))
             yield _join(path, component), layer, ""
         self._hold(

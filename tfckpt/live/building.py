@@ -14,17 +14,19 @@ import tensorflow as tf
 from tfckpt.core.inventory import Role
 from tfckpt.core.optimizer_names import begins_as_weights
 from tfckpt.errors import NotBuiltError, RestoreError
-from tfckpt.live.flavors import flavor_of, has_named_slots, is_optimizer, name_of
+from tfckpt.live.flavors import flavor_of, has_named_slots, is_optimizer, is_v1, name_of
 from tfckpt.live.inventory import collect_as, is_model
 from tfckpt.live.private import fit
+from tfckpt.live.private.building import build_slots, has_own_build
 from tfckpt.live.private.either_keras import with_layers_below
-from tfckpt.live.variables import raw
+from tfckpt.live.rebuild import ancestors, strategy_of, trainables, trained_in
+from tfckpt.live.variables import in_parts, raw
 from tfckpt.planning import Status
 from tfckpt.planning.checks.one_sided import optimizer_of
 from tfckpt.planning.checks.step import ASSIGNED
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from tfckpt.core.inventory import Entry
     from tfckpt.live.inventory import Live
@@ -115,29 +117,47 @@ def _zeros(spec: Any) -> Any:
     return {name: _zeros(each) for name, each in spec.items()}
 
 
-def build_optimizers(live: Live, slots: Mapping[str, str]) -> bool:
-    """Build the optimizers that the checkpoint has slots for; returns whether there were any.
+def unbuilt_optimizers(
+    live: Live,
+    slots: Mapping[str, str],
+    trained: Mapping[str, tuple[Mapping[str, Any], frozenset[str]]] | None = None,
+) -> list[tuple[Any, list[Any]]]:
+    """The optimizers to build, as the checkpoint has slots for them, each with the variables.
 
-    Each is built for the variables that Keras would train: those of the model compiled with it,
-    else of the models that the stored slots belong to, else the slots' own variables; without
-    those that only other optimizers have slots for, as in a GAN. ``slots`` maps the name that a
-    stored slot would have to the name of its variable, "" if the file does not say.
+    These are those that it ``trained`` before the save, if that is known. If it is not, or there is
+    one optimizer, which may train more by now, also those that Keras would train, and could not
+    then: those of the model compiled with it, else of the models that the stored slots belong to,
+    else the slots' own variables; without those that only other optimizers have slots for, as in a
+    GAN. ``slots`` maps the name that a stored slot would have to the name of its variable, "" if
+    the file does not say.
     """
-    built = False
+    found = list[tuple[Any, list[Any]]]()
     owned = _slot_owners(live, slots)
     for path, optimizer in live.optimizers.items():
         own = {name for name in slots if name.startswith(path + "/")}
         if not _has_averages(optimizer):
             own.discard(f"{path}/iterations")
-        if own and not _is_built(optimizer, path, live):
+        if not own or _is_built(optimizer, path, live):
+            continue
+        known, untrained = (trained or {}).get(path, ({}, frozenset[str]()))
+        gone = [name for name, variable in known.items() if variable is None]
+        if any(name.rpartition("/")[0] in live.layers for name in gone):
+            continue  # its layer may make the variable later
+        variables = [variable for variable in known.values() if variable is not None]
+        compiled = any(getattr(m, "optimizer", None) is optimizer for m in live.models.values())
+        if gone or not known or compiled or len(live.optimizers) == 1:
             others = {name for other in owned if other != path for name in owned[other]}
-            of_others = {id(raw(live.variables[name])) for name in others - owned[path].keys()}
-            found = _to_train(optimizer, list(owned[path]), live)
-            variables = [variable for variable in found if id(raw(variable)) not in of_others]
-            if variables:
-                build_for(optimizer, variables)
-                built = True
-    return built
+            named = (others - owned[path].keys()) | untrained
+            out = [*variables, *(live.variables[name] for name in named & live.variables.keys())]
+            held = {id(raw(variable)) for variable in out}
+            more = _to_train(optimizer, list(owned[path]), live)
+            if compiled and more:  # Keras trains no other ones
+                now = {id(raw(variable)) for variable in more}
+                variables = [variable for variable in variables if id(raw(variable)) in now]
+            variables += [variable for variable in more if id(raw(variable)) not in held]
+        if variables:
+            found.append((optimizer, variables))
+    return found
 
 
 def _slot_owners(live: Live, slots: Mapping[str, str]) -> dict[str, dict[str, None]]:
@@ -169,17 +189,14 @@ def build_compiled(model: Any) -> None:
 
 def build_for(optimizer: Any, variables: list[Any]) -> None:
     """Create an optimizer's variables, in any flavor, under the strategy of the variables."""
+    variables = [part for variable in variables for part in in_parts(variable)]
     with strategy_of(variables).scope():
-        if has_named_slots(optimizer):
+        if is_v1(optimizer):
+            build_slots(optimizer, [raw(variable) for variable in variables])
+        elif has_named_slots(optimizer):
             optimizer._create_all_weights(variables)
         else:
             optimizer.build(variables)
-
-
-def strategy_of(variables: list[Any]) -> Any:
-    """The tf.distribute.Strategy that variables were created under."""
-    known = (getattr(raw(variable), "distribute_strategy", None) for variable in variables)
-    return next(filter(None, known), None) or tf.distribute.get_strategy()
 
 
 def _is_built(optimizer: Any, path: str, live: Live) -> bool:
@@ -206,12 +223,21 @@ def _to_train(optimizer: Any, owners: list[str], live: Live) -> list[Any]:
         models = [*live.models.values()]
     if models:
         # tf_keras raises if the model is not built.
-        return [variable for m in models if m.built for variable in m.trainable_variables]
+        return [variable for m in models for variable in _trainable(m, live)]
     return [live.variables[name] for name in owners if name in live.variables]
 
 
+def _trainable(model: Any, live: Live) -> list[Any]:
+    """The trainable variables of a model, unless it is not built and may make more."""
+    if model.built:
+        return list(model.trainable_variables)
+    if _may_make(model, live):
+        return []
+    return [each for layer in with_layers_below(model) for each in trainables(layer)]
+
+
 def waiting_slots(plan: Plan) -> dict[str, str]:
-    """The stored slots that no optimizer has yet, as :func:`build_optimizers` takes them.
+    """The stored slots that no optimizer has yet, as :func:`unbuilt_optimizers` takes them.
 
     And the steps that are restored: Keras 3 begins an average at zero unless the step is the first.
     """
@@ -229,7 +255,11 @@ def check_built(live: Live, plan: Plan) -> None:
     if not left:
         return
     tree = _NameTree(step.name for step in plan.assignments)
-    weights = [step for step in left if step.entry.role is not Role.SLOT]
+    weights = [
+        step
+        for step in left
+        if step.entry.role is not Role.SLOT and not _is_closed(step.target, live)
+    ]
     slots = [step for step in left if step.entry.role is Role.SLOT]
     found: dict[str, tuple[str, str]] = {}
     for path in sorted(live.unbuilt, key=lambda path: path.count("/")):
@@ -242,7 +272,7 @@ def check_built(live: Live, plan: Plan) -> None:
             alone = not is_model(layer) and (model is None or model.built)
             found[path] = theirs, _how_to_build(layer, "layer" if alone else "model")
     for path, optimizer in live.optimizers.items():
-        if not _is_built(optimizer, path, live) and (theirs := _theirs(path, slots, tree)):
+        if not _is_built(optimizer, path, live) and (theirs := _theirs(path, slots, None)):
             legacy = has_named_slots(optimizer)
             how = "take a step" if legacy else "call optimizer.build(model.trainable_variables)"
             hint = f"{how} before restoring; or pass the model it trains to the checkpoint, too"
@@ -257,6 +287,24 @@ def check_built(live: Live, plan: Plan) -> None:
     lines += [f"{named[path]}{colon} {theirs}" for path, (theirs, _) in found.items()]
     hints = dict.fromkeys(hint for _, hint in found.values())
     raise NotBuiltError("\n  ".join(lines), hint="\n  ".join(hints))
+
+
+def _is_closed(name: str, live: Live) -> bool:
+    """Whether a value lies below a layer of which nothing can get variables any more."""
+    at = next((at for at in ancestors(name) if at in live.layers), "")
+    return bool(at) and not _may_make(live.layers[at], live)
+
+
+def _may_make(layer: Any, live: Live) -> bool:
+    """Whether a call of a layer may make variables in it, or in a layer below."""
+    unbuilt = set(map(id, live.unbuilt.values()))
+    below = (each for each in with_layers_below(layer) if id(each) in unbuilt)
+    return any(has_own_build(each) or _has_own_call(each) for each in below)
+
+
+def _has_own_call(layer: Any) -> bool:
+    flavor = flavor_of(layer)
+    return flavor is None or type(layer).call not in {flavor.layer.call, flavor.model.call}
 
 
 def _described(obj: Any) -> str:
@@ -299,7 +347,7 @@ class _NameTree:
     """
 
     def __init__(self, names: Iterable[str]) -> None:
-        self._paths = {path for name in names for path in _above(name)}
+        self._paths = {path for name in names for path in ancestors(name)}
 
     def beside(self, path: str, name: str) -> bool:
         """Whether the value of that name may belong to the object of that path."""
@@ -308,13 +356,7 @@ class _NameTree:
         return path not in self._paths and branch == self._leaves_at(name) and "/" in below
 
     def _leaves_at(self, name: str) -> str:
-        return next((path for path in _above(name) if path in self._paths), "")
-
-
-def _above(name: str) -> Iterator[str]:
-    """The ancestors of a name, the longest first."""
-    while name := name.rpartition("/")[0]:
-        yield name
+        return next((path for path in ancestors(name) if path in self._paths), "")
 
 
 def _has_weights(layer: Any, path: str) -> bool:
@@ -360,7 +402,7 @@ def initial_values(plan: Plan, live: Live) -> Mapping[str, Any]:
         nested = any(path.startswith(outer + "/") for outer in live.optimizers)
         if not own or nested:  # the outer one resets it
             continue
-        trained = _trained(path, live)
+        trained = trained_in(path, live)
         fresh = collect_as({**trained, path: _twin(optimizer, path, [*trained.values()])}).variables
         if lost := own - fresh.keys():
             raise RestoreError(
@@ -388,12 +430,3 @@ def _twin(optimizer: Any, path: str, variables: list[Any]) -> Any:
             f"config failed: {error}",
         ) from error
     return twin
-
-
-def _trained(path: str, live: Live) -> dict[str, Any]:
-    """The variables that the optimizer has slots for by name, in the order of their slots."""
-    seen: dict[str, None] = {}
-    for name, entry in live.inventory.entries.items():
-        if entry.of and name.startswith(path + "/"):
-            seen[entry.of] = None
-    return {name: live.variables[name] for name in seen if name in live.variables}

@@ -23,21 +23,24 @@ from tfckpt.errors import CheckpointNotFoundError, NamingError, NotInstalledErro
 from tfckpt.live import generators, outputs
 from tfckpt.live.advice import PolicyCall, adding_advice, log_once, log_restore, other_keyword
 from tfckpt.live.arguments import OBJECTS, OWN, RESERVED, check_arguments, check_attribute
-from tfckpt.live.by_tensorflow import not_taken, readable
+from tfckpt.live.by_tensorflow import readable
 from tfckpt.live.inventory import collect, gather
 from tfckpt.live.late import (
     Late,
+    assigned_by_tensorflow,
     created_since,
     is_tensor,
     may_come,
     no_values_at_all,
     not_there_yet,
     nothing_left,
+    refuse_waiting,
     restore_rest,
 )
 from tfckpt.live.lineage import Lineage
 from tfckpt.live.paths import absolute_prefix, also, eager_prefix, eager_source
 from tfckpt.live.private.tensorflow import Trackable
+from tfckpt.live.rebuild import builds_of, trainables_of
 from tfckpt.live.restore import RestoreSource, assign, permitted, prepare
 from tfckpt.live.save import (
     Destination,
@@ -52,7 +55,7 @@ from tfckpt.live.save import (
 )
 from tfckpt.live.snapshot import take
 from tfckpt.live.status import LoadStatus, may_fail_an_assertion
-from tfckpt.live.turns import Background, assigning, in_turn, live_objects
+from tfckpt.live.turns import Background, in_turn, live_objects
 from tfckpt.live.variables import as_int, is_variable
 from tfckpt.live.workers import Together, workers_among
 from tfckpt.policy import Policy
@@ -65,7 +68,6 @@ from tfckpt.stored.io.files import files_of, lies_in
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tfckpt.live.apply import Undo
     from tfckpt.live.inventory import Live
     from tfckpt.live.restore import Prepared
     from tfckpt.live.workers import Workers
@@ -190,6 +192,8 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
                     undo.callback(self.save_counter.assign, as_int(self.save_counter))
                     self.save_counter.assign(number.counted)
                 objects = gather(*self._objects())
+                if objects.plain:
+                    refuse_waiting(objects.live)
                 workers.gathered(objects)
                 snapshot = take(
                     self._saver,
@@ -200,6 +204,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
                 )
                 if to.before is not None:
                     to.frozen = frozen_values(snapshot.live)
+                trainable = trainables_of(objects.layers)
                 record.run = self._lineage.run_of(to.prefix, begin=True)
                 record.lineage = self._lineage.lineage(os.path.split(to.prefix)[0])
                 if probe is not None:
@@ -218,6 +223,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
                         as_save_errors(to.prefix, partial(disk_space, snapshot, to)),
                         saving(to.prefix, to.files, number.mark) as commit,
                     ):
+                        record.builds = builds_of(snapshot.live, trainable)
                         index = write(snapshot, options, to, record, commit)
                         commit.commit(record, index)
                     undo.pop_all()
@@ -301,7 +307,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         waiting = bool(late.objects) or no_values_at_all(prepared)
         prepared = permitted(prepared, may_come=waiting)
         undo = assign(prepared, workers)
-        with _assigned_by_tensorflow(undo, prepared.stored.prefix):
+        with assigned_by_tensorflow(undo, prepared.stored.prefix):
             later = late.read(prepared)
         if not may_fail_an_assertion(prepared.plan):
             undo.forget()
@@ -327,7 +333,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         restored = [step.name for step in steps]
         others = live.keys() - set(restored)
         undo.watch(v for name, v in live.items() if name in others and is_variable(v))
-        with _assigned_by_tensorflow(undo, prepared.stored.prefix):
+        with assigned_by_tensorflow(undo, prepared.stored.prefix):
             read = partial(self._saver.restore, path, synchronous(options))
             later = restore_rest(read, live, restored)
             workers.exchange("rest", last=True)
@@ -382,19 +388,6 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
     def _workers(self) -> Workers | None:
         """The workers that make the same calls; None for a single process."""
         return workers_among(*self._objects())
-
-
-@contextlib.contextmanager
-def _assigned_by_tensorflow(undo: Undo, prefix: str) -> Iterator[None]:
-    """Put old values back if the body raises."""
-    try:
-        with assigning():
-            yield
-    except BaseException as error:
-        undo.roll_back()
-        if isinstance(error, tf.errors.OpError):  # its NotFoundError would mean: no checkpoint
-            raise not_taken(prefix, error) from error
-        raise
 
 
 def _drop_record(file_prefix: Any) -> None:

@@ -22,7 +22,7 @@ from tfckpt.core.optimizer_names import promote_optimizer
 from tfckpt.errors import NamingError, UntrackedError
 from tfckpt.live import optimizers
 from tfckpt.live.data import dataset_of
-from tfckpt.live.flavors import flavor_of, is_optimizer, is_v1
+from tfckpt.live.flavors import flavor_of, is_optimizer
 from tfckpt.live.orders import deep, deep_orders, own_orders
 from tfckpt.live.traits import Traits
 from tfckpt.live.tree import Tree, check_listed, is_value
@@ -90,6 +90,8 @@ class Gathered:
     Attributes:
         values: every variable, and every other object that holds a value.
         unbuilt: whether there are layers without their variables.
+        plain: whether there are modules of TensorFlow's own kind.
+        layers: all of Keras.
     """
 
     def __init__(
@@ -113,6 +115,8 @@ class Gathered:
         )
         self.values = [*self._tree.variables, *self._tree.others]
         self.unbuilt = bool(self._tree.unbuilt)
+        self.plain = bool(self._tree.plain)
+        self.layers = [layer for layer, _, _ in self._tree.layers]
 
     @cached_property
     def live(self) -> Live:
@@ -136,12 +140,11 @@ class Gathered:
             varying=varying,
             datasets=_datasets(named),
         )
-        found = [(o, n) for o, n in tree.optimizers if not is_v1(o) or _found(n)]
         return Live(
             inventory,
             {n.name: n.node.value for n in named.values},
             _paths(named, tree.unbuilt),
-            _paths(named, found),
+            _paths(named, tree.optimizers),
             _paths(named, tree.plain),
             models,
             self._deriving,
@@ -244,10 +247,6 @@ def _has_keras(node: Node) -> bool:
 
 def _has_state(layer: Node) -> bool:
     return any(child.role is not Role.VOCABULARY for _, child in layer.children)
-
-
-def _found(optimizer: Node) -> bool:
-    return any(isinstance(slot.of.value, tf.Variable) for slot in optimizer.slots)
 
 
 def is_model(obj: Any) -> bool:

@@ -7,7 +7,10 @@ it; for all else the variables must exist before the restore, and what is left o
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -15,19 +18,27 @@ from absl import logging
 
 from tfckpt.core.inventory import Role
 from tfckpt.core.text import listed
-from tfckpt.live.by_tensorflow import put_back_on_failure, readable
+from tfckpt.errors import SaveError
+from tfckpt.live.by_tensorflow import not_taken, put_back_on_failure, readable
 from tfckpt.live.flavors import is_v1
 from tfckpt.live.inventory import collect
-from tfckpt.live.turns import live_objects
+from tfckpt.live.private.graph import TRACKED
+from tfckpt.live.private.tensorflow import forget, silence, waiting
+from tfckpt.live.rebuild import ancestors
+from tfckpt.live.turns import assigning, live_objects
 from tfckpt.live.variables import is_variable, raw
-from tfckpt.planning import Status
+from tfckpt.planning import Severity, Status
+from tfckpt.planning.checks.step import is_of_nothing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from tfckpt.live.apply import Undo
     from tfckpt.live.inventory import Live
     from tfckpt.live.restore import Prepared
     from tfckpt.planning import Step
+
+_COMES_LATER = "restored when its variable is created"
 
 
 class Late:
@@ -45,6 +56,7 @@ class Late:
             self._wanted.clear()
         # The slots of a tf.compat.v1 optimizer wait for the variables, which are restored already.
         self.objects = {n: o for n, o in objects.items() if n in self._wanted and not is_v1(o)}
+        self.awaited: set[str] | None = None  # the only values to wait for
         self._since = sys.maxsize  # TensorFlow's number of the first restore of these
 
     def waits_for(self, name: str) -> bool:
@@ -57,8 +69,15 @@ class Late:
             return None
         live = prepared.live.variables
         steps = [s for s in prepared.plan.assignments if is_variable(live[s.name]) and is_tensor(s)]
-        status = restore_rest(lambda: self._read(self.objects), live, [step.name for step in steps])
+        names = [step.name for step in steps]
+        if self.awaited is not None:  # what a policy excludes is not read
+            names = [name for name, value in live.items() if is_variable(value)]
+        status = restore_rest(lambda: self._read(self.objects), live, names)
         self._since = status._checkpoint.restore_uid
+        if (awaited := self.awaited) is not None:
+            for name, obj, edge, _ in [*_waiting(prepared.live)]:
+                if not any(f"{each}/".startswith(f"{name}/") for each in awaited):
+                    forget(obj, edge)
         return status
 
     def take(self, keyword: str, obj: Any) -> None:
@@ -93,7 +112,77 @@ class Late:
 
     def _read(self, objects: Mapping[str, Any]) -> Any:
         status = tf.train.Checkpoint(**objects).read(readable(self._prefix), self._options)
-        return status.expect_partial()  # of the other objects
+        silence(status)  # of the other objects
+        return status
+
+
+def awaiting(prepared: Prepared) -> tuple[Prepared, Late | None]:
+    """Leave to TensorFlow what plain objects have not made yet, where a policy asks for it.
+
+    That is what a run that goes on has saved, or what an object without any variable lacks. All
+    else is refused by the plan: the object has no such variable any more.
+    """
+    (source, *others), objects = prepared.sources, prepared.objects
+    if others or prepared.waits or not prepared.live.plain:
+        return prepared, None
+    late = Late(prepared, objects, None, partial(collect, objects))
+    plain, names = prepared.live.plain, prepared.live.variables
+    holding = {name.rpartition("/")[0] for name in names}
+
+    def waits(step: Step) -> bool:
+        at = next((at for at in ancestors(step.source) if at in plain), "")
+        lazy = bool(at) and (source.resumes or at not in holding)
+        return lazy and step.status is Status.UNEXPECTED and late.waits_for(step.source)
+
+    awaited = late.awaited = {step.source for step in prepared.plan.steps if waits(step)}
+    if not awaited:
+        return prepared, None
+    steps = (
+        step._replace(severity=Severity.NOTE, reason=_COMES_LATER, hint="")
+        if step.source in awaited
+        else step
+        for step in prepared.plan.steps
+    )
+    problems = tuple(each for each in prepared.plan.problems if not is_of_nothing(each))
+    plan = dataclasses.replace(prepared.plan, steps=tuple(steps), problems=problems)
+    return dataclasses.replace(prepared, plan=plan), late
+
+
+@contextlib.contextmanager
+def assigned_by_tensorflow(undo: Undo, prefix: str) -> Iterator[None]:
+    """Put old values back if the body raises."""
+    try:
+        with assigning():
+            yield
+    except BaseException as error:
+        undo.roll_back()
+        if isinstance(error, tf.errors.OpError):  # its NotFoundError would mean: no checkpoint
+            raise not_taken(prefix, error) from error
+        raise
+
+
+def refuse_waiting(live: Live) -> None:
+    """Raise a SaveError while a value waits for its variable: the new file would not have it."""
+    found = {name: path for name, obj, edge, path in _waiting(live)}
+    if found:
+        name, path = min(found.items())
+        raise SaveError(
+            f"{_values(len(found))} of {path} still {'waits' if len(found) == 1 else 'wait'} for "
+            f"a variable, the first is '{name}': a save now would lose it",
+            hint="call what creates it before this save, as `module(batch)`; if it will not come, "
+            "call expect_partial() of what `restore` returned, or name it in exclude_checkpoint",
+        )
+
+
+def _waiting(live: Live) -> Iterator[tuple[str, Any, str, str]]:
+    """Name, holder, attribute and checkpoint of what TensorFlow restores when it comes."""
+    held = [*live.plain.items()]
+    for at, obj in held:  # which grows by the lists and dicts in it
+        for edge, path in waiting(obj).items():
+            yield f"{at}/{edge.lstrip('_')}", obj, edge, path
+        for edge, child in getattr(obj, "__dict__", {}).get(TRACKED, ()):
+            if isinstance(child, (list, tuple, dict)):
+                held.append((f"{at}/{edge.lstrip('_')}", child))
 
 
 def not_there_yet(prepared: Prepared, late: Late) -> str:
@@ -112,14 +201,14 @@ def not_there_yet(prepared: Prepared, late: Late) -> str:
         for name in left
         if name not in of_optimizers
         and not late.waits_for(name)
-        and any(above in plain for above in _above(name))
+        and any(above in plain for above in ancestors(name))
     ]
     texts = []
     if of_optimizers:
         paths = listed(sorted(path for path, names in optimizers.items() if names))
         texts.append(
             f"{_values(len(of_optimizers))} of {paths} stay in the checkpoint, since no object has "
-            "this optimizer: to restore it, compile the model first, then restore"
+            "this optimizer: to restore it, pass it under this name, or compile the model first"
         )
     if others:
         texts.append(
@@ -131,11 +220,6 @@ def not_there_yet(prepared: Prepared, late: Late) -> str:
 
 def _values(count: int) -> str:
     return "1 value" if count == 1 else f"{count} values"
-
-
-def _above(name: str) -> Iterator[str]:
-    while name := name.rpartition("/")[0]:
-        yield name
 
 
 def _left_over(prepared: Prepared) -> list[Step]:

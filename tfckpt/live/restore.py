@@ -22,7 +22,9 @@ from tfckpt.live.adapt import plan_context
 from tfckpt.live.apply import Undo, apply, check_values
 from tfckpt.live.building import initial_values
 from tfckpt.live.inventory import Live, collect, ungraphed
+from tfckpt.live.late import assigned_by_tensorflow, awaiting
 from tfckpt.live.optimizers import replaced, settings_of
+from tfckpt.live.rebuild import Building, build_layers, trained_before
 from tfckpt.live.turns import live_objects
 from tfckpt.live.variables import as_int
 from tfckpt.live.vocabularies import derive_again
@@ -158,10 +160,14 @@ def restore(
                 with (
                     workers,
                     prepare(
-                        sources, {**objects, **counted}, leave=TRAINING, workers=workers
+                        sources,
+                        {**objects, **counted},
+                        leave=TRAINING,
+                        workers=workers,
+                        only_plan=only_plan,
                     ) as found,
                 ):
-                    prepared = training(found)
+                    prepared, late = awaiting(training(found))
                     if only_plan:
                         return prepared.report(rejected)
                     refuse(prepared.plan)
@@ -171,7 +177,10 @@ def restore(
                     if prepared.waits:
                         check(prepared, workers)
                     else:
-                        assign(prepared, workers)
+                        undo = assign(prepared, workers)
+                        if late is not None:
+                            with assigned_by_tensorflow(undo, prepared.stored.prefix):
+                                late.read(prepared)
                         if lineage is not None:
                             lineage.add(prepared)
                     return prepared.report(rejected)
@@ -200,13 +209,14 @@ def prepare(
     leave: str = "",
     skip_slots: bool = False,
     workers: Together = ALONE,
+    only_plan: bool = False,
 ) -> Iterator[Prepared]:
     """Open checkpoints and plan their restore; the files stay open inside the context.
 
     In this order: other threads wait; models with an input spec in the policy are built; the live
-    values are named; the checkpoints are opened; the plan is made, and once more where optimizers
-    were built that the checkpoint has slots for; unbuilt objects are refused. Several ``sources``
-    are one transaction.
+    values are named; the checkpoints are opened; the plan is made, and once more where layers or
+    optimizers were built that the checkpoint has values for; unbuilt objects are refused. Several
+    ``sources`` are one transaction. What was built is taken back if the body raises.
 
     ``leave`` is the keyword of training state, whose values are left in the checkpoint;
     ``skip_slots`` leaves optimizer slots out on both sides, as
@@ -215,23 +225,25 @@ def prepare(
     given = {"model": root, **objects} if root is not None else objects
     with contextlib.ExitStack() as stack:
         stack.enter_context(live_objects())
-        for source in sources:
-            building.build_models(given, source.policy.build)
         orders = any(source.path.endswith(KERAS_FILES) for source in sources)
         pause = stack.enter_context(contextlib.ExitStack())
         pause.enter_context(gc_paused())
         live = collect(objects, root, orders=orders)
+        built = Building(partial(collect, objects, root), always=only_plan)
+        stack.enter_context(built)
+        if any(source.policy.build for source in sources):
+            built.begins(live)
+            for source in sources:
+                building.build_models(given, source.policy.build)
+            live = collect(objects, root, orders=orders)
         opened = {each.path: stack.enter_context(_open(each.path, live)) for each in sources}
         workers.exchange("opening")
         if not orders and any(each.inventory.by_position for each in opened.values()):
             orders = True
             live = collect(objects, root, orders=orders)
         planned = partial(_planned, sources, opened, leave=leave, skip_slots=skip_slots)
-        plan = planned(live)
-        slots = building.waiting_slots(plan)
-        if slots and building.build_optimizers(live, slots):
-            live = collect(objects, root, orders=orders)
-            plan = planned(live)
+        walk = partial(collect, objects, root, orders=orders)
+        plan, live = _with_built(live, opened, built, walk, planned)
         building.check_built(live, plan)
         for path, stored in opened.items():
             steps = (step for step in plan.assignments if step.origin in ("", path))
@@ -240,6 +252,31 @@ def prepare(
             pause.close()
         settings = settings_of(plan, live.variables)
         yield Prepared(plan, live, sources, opened, settings, objects)
+
+
+def _with_built(
+    live: Live,
+    opened: Mapping[str, StoredCheckpoint],
+    built: Building,
+    walk: Callable[[], Live],
+    planned: Callable[[Live], Plan],
+) -> tuple[Plan, Live]:
+    """The plan, and the live values, once what it has values for is built."""
+    plan, records = planned(live), {path: stored.record for path, stored in opened.items()}
+    recorded = {path: each.builds for path, each in records.items() if each and each.builds}
+    if recorded and live.unbuilt:
+        now = build_layers(plan, live, recorded, built, walk)
+        if now is not live:
+            plan, live = planned(now), now
+    if slots := building.waiting_slots(plan):
+        trained = {path: trained_before(path, plan, live, recorded) for path in live.optimizers}
+        if unbuilt := building.unbuilt_optimizers(live, slots, trained):
+            built.begins(live)
+            for optimizer, variables in unbuilt:
+                building.build_for(optimizer, variables)
+            live = dataclasses.replace(walk(), unbuilt=live.unbuilt)
+            plan = planned(live)
+    return plan, live
 
 
 def _planned(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from tfckpt.core.inventory import Role
 from tfckpt.core.text import folded
 from tfckpt.errors import StatusAssertionError
+from tfckpt.live.private.tensorflow import silence
 from tfckpt.live.turns import live_objects
 from tfckpt.planning import Severity, Status
 
@@ -74,10 +75,15 @@ class LoadStatus:
         return self._assert("assert_nontrivial_match", self._nothing)
 
     def expect_partial(self) -> Self:
-        """Silence TensorFlow's warnings about unused values."""
+        """Silence TensorFlow's warnings about unused values; no save asks for them any more."""
         if self._later is not None:
             self._later.expect_partial()
         return self
+
+    def silence(self) -> None:
+        """Silence the warnings alone: a save is still refused while a value waits."""
+        if self._later is not None:
+            silence(self._later)
 
     def run_restore_ops(self, session: Any = None) -> None:
         """For graph mode, as in TensorFlow; in eager mode ``restore`` has assigned all values."""

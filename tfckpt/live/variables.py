@@ -154,7 +154,7 @@ def parts(variable: Any) -> tuple[Any, ...]:
 
 def in_parts(variable: Any) -> tuple[Any, ...]:
     """The variables that Keras lists for it: the parts of a partitioned one, or itself."""
-    return tuple(variable.variables) if isinstance(variable, Sharded) else (variable,)
+    return tuple(variable.variables) if isinstance(variable, (Sharded, Whole)) else (variable,)
 
 
 def pieces(variable: Any, value: Any) -> Iterator[tuple[Any, Any]]:

@@ -313,7 +313,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             except PASSED_OVER as error:
                 candidate = after_failure(candidates, error)
             else:
-                status.expect_partial()
+                status.silence()
                 if self._checkpoint_interval is not None:
                     self._last_checkpoint_step = as_int(self._step_counter)
                 warn_of_fallback(rejected, self._as_given(path))

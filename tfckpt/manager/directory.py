@@ -358,7 +358,7 @@ class RunDirectory(Directory):
         if (monitored := self._monitored()) is None:
             raise TfckptError(
                 f"{self._given}: no rule says by which metric a checkpoint is the best",
-                hint="add a rule, e.g. keep: [{best: 1, monitor: val_loss, mode: min}]",
+                hint="add a rule, e.g. keep: [{best: 1, monitor: val_loss}]",
             )
         return monitored
 

@@ -366,7 +366,7 @@ class _Planning:
         yield from self._include.unused(either, live_aliases)
         yield from self._exclude.unused(either, live_aliases)
         yield from self._drop.unused(stored, stored_aliases)
-        yield from self._renames.unused(stored, stored_aliases)
+        yield from self._renames.unused(stored, self._drop, stored_aliases)
         if self._adaptations is not None:
             yield from self._adaptations.unused(live, live_aliases)
         yield from self._expected[0].unmet(live, "not missing", live_aliases)

@@ -9,7 +9,7 @@ which has none.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -35,12 +35,15 @@ from tfckpt.policy.fields import (
     fault,
     lacks,
 )
-from tfckpt.policy.manager import BY_A_METRIC, MONITOR_AND_MODE, Manager
+from tfckpt.policy.manager import BY_A_METRIC, MONITOR_AND_MODE, Manager, Mode
 from tfckpt.policy.messages import show_value
 from tfckpt.policy.policy import Policy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+OWN = "own"
+"""As a source: the manager's directory."""
 
 STRICT = Policy(name="strict")
 """The default policy: everything must match, and everything is restored."""
@@ -84,7 +87,7 @@ class Source(Model):
     path: PathText | None = None
     """Path of one checkpoint, without .index: zoo/imagenet/ckpt-900."""
     directory: PathText | None = None
-    """Directory of numbered checkpoints; a relative path is relative to the working directory."""
+    """Directory of numbered checkpoints; own is the manager's (./own is one of that name)."""
     all_of: Annotated[tuple[Annotated[Source, AfterValidator(_member)], ...], Listed] | None = (
         Field(default=None, validate_default=True)
     )
@@ -95,8 +98,8 @@ class Source(Model):
     """Which checkpoint of the directory: latest, best, or its number."""
     monitor: Text | None = None
     """Metric of `select: best`; without it, that of the `best` rule by which the run was saved."""
-    mode: Literal["min", "max"] | None = Field(default=None, validate_default=True)
-    """Whether the lowest (min) or the highest (max) value of the metric is the best."""
+    mode: Mode = None
+    """Whether the lowest (min) or highest (max) value is best; by default as its name says."""
     policy: _PolicyOrName = STRICT.name
     """Name of a policy under `policies`, or the policy itself."""
     on_damaged: Literal["error", "next"] = "error"
@@ -155,7 +158,13 @@ class Source(Model):
         return value
 
 
+def _short(value: Any) -> Any:
+    return {"directory": OWN} if value == OWN else value
+
+
 _IfNone = Literal["error", "initialize"]
+_S = TypeVar("_S", bound=Source)
+_Short = BeforeValidator(_short, json_schema_input_type=Source | Literal["own"])
 
 
 class Restore(Model):
@@ -163,8 +172,8 @@ class Restore(Model):
 
     section: ClassVar = "restore"
 
-    first_of: Annotated[tuple[Source, ...], Field(min_length=1), Listed]
-    """Sources to try in order; the first that holds a checkpoint is used."""
+    first_of: Annotated[tuple[Annotated[Source, _Short], ...], Field(min_length=1), Listed]
+    """Sources to try in order, own among them; the first that holds a checkpoint is used."""
     if_none: _IfNone = "error"
     """If no source holds a checkpoint: fail, or start from the initial values."""
 
@@ -177,7 +186,7 @@ class OnlySource(Source):
     """
 
     if_none: _IfNone = "error"
-    """If it holds no checkpoint: fail, or start from the initial values."""
+    """If it holds no checkpoint: fail, or initialize, the default of own: start as the model is."""
 
     @property
     def first_of(self) -> tuple[Source, ...]:
@@ -191,9 +200,27 @@ def _form_of_restore(value: Any) -> str:
 
 
 _Restore = Annotated[
-    Annotated[Restore, Tag("\0first_of")] | Annotated[OnlySource, Tag("\0only")],
+    Annotated[Restore, Tag("\0first_of")]
+    | Annotated[
+        OnlySource,
+        BeforeValidator(_short, json_schema_input_type=OnlySource | Literal["own", "none"]),
+        Tag("\0only"),
+    ],
     Discriminator(_form_of_restore),
 ]
+
+
+def _with_own(source: _S, manager: Manager) -> _S:
+    """The source, with the manager's directory in place of ``own``."""
+    if source.all_of is not None:
+        members = tuple(_with_own(member, manager) for member in source.all_of)
+        return source.model_copy(update={"all_of": members})
+    if source.directory != OWN:
+        return source
+    own = {"checkpoint_name": manager.checkpoint_name, "if_none": "initialize"}
+    unset = type(source).model_fields.keys() - source.model_fields_set
+    own = {key: value for key, value in own.items() if key in unset}
+    return source.model_copy(update={"directory": manager.directory, **own})
 
 
 def _version(value: Any) -> Any:
@@ -220,8 +247,8 @@ class Config(Model):
     """Where and when to save checkpoints, and which to keep."""
     policies: dict[str, Policy] = Field(default_factory=dict)
     """Restore policies by name; strict is built in, and unused ones are allowed."""
-    restore: _Restore | None = None
-    """Where to restore from: one source, or several under `first_of`."""
+    restore: _Restore | None = Field(default=None, validate_default=True)
+    """Where to restore from: own, the default beside a manager; none; a source; or `first_of`."""
 
     @field_validator("policies")
     @classmethod
@@ -233,6 +260,32 @@ class Config(Model):
                 at=STRICT.name,
             )
         return {name: one.model_copy(update={"name": name}) for name, one in value.items()}
+
+    @field_validator("restore", mode="before")
+    @classmethod
+    def _own_by_default(cls, value: Any, info: ValidationInfo) -> Any:
+        if value is None:
+            return OWN if info.data.get("manager") else None
+        return (
+            Restore.model_construct(first_of=(), if_none="initialize") if value == "none" else value
+        )
+
+    @field_validator("restore")
+    @classmethod
+    def _of_the_manager(cls, value: Any, info: ValidationInfo) -> Any:
+        sources = value.first_of if value is not None else ()
+        own = [one for source in sources for one in source.members if one.directory == OWN]
+        if not own or "manager" not in info.data:
+            return value
+        if (manager := info.data["manager"]) is None:
+            raise fault(
+                f"`{OWN}` is the directory of the `manager`, and the config has none",
+                hint="add `manager: {directory: …}`, or write the directory here",
+            )
+        if isinstance(value, OnlySource):
+            return _with_own(value, manager)
+        first_of = tuple(_with_own(source, manager) for source in sources)
+        return value.model_copy(update={"first_of": first_of})
 
     @field_validator("restore")
     @classmethod
@@ -268,7 +321,8 @@ class Config(Model):
         >>> load_config({"version": 1, "restore": restore, "policies": policies}).unused_policy_hint
         'no source uses the policy `finetune`: write `policy: finetune` beside its `path`'
         """
-        used = {source.policy for source in self.members if isinstance(source.policy, str)}
+        used = {each.extends for each in self.policies.values()}
+        used |= {each if isinstance(each := s.policy, str) else each.extends for s in self.members}
         unnamed = sorted(self.policies.keys() - used)
         without = [source for source in self.members if "policy" not in source.model_fields_set]
         if not unnamed or not without:

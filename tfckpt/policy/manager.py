@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 import signal
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from tfckpt.core.similar import did_you_mean
 from tfckpt.policy.fields import (
@@ -91,17 +91,40 @@ class Save(Model):
 
 
 BY_A_METRIC = (
-    "e.g. {best: 2, monitor: val_loss, mode: min}: `mode` is min if lower is better, max if higher "
+    "e.g. {best: 2, monitor: score, mode: max}: `mode` is min if lower is better, max if higher "
     "is better"
 )
 MONITOR_AND_MODE = GoesWith(
     "mode",
     "monitor",
     missing,
-    "`monitor` needs `mode`",
+    "`monitor: {against}` needs `mode`: its name does not say which values are better",
     BY_A_METRIC,
     f"{ABOVE}monitor",
 )
+
+_Mode = Literal["min", "max"]
+_LOWER = "loss error entropy crossentropy perplexity hinge mse mae mape msle rmse nll wer cer"
+_HIGHER = "accuracy acc auc precision recall fmeasure f1 iou bleu"
+
+
+def better(monitor: str) -> _Mode | None:
+    """Whether lower or higher values of a metric are better; None if its name does not say.
+
+    >>> better("val_loss"), better("sparse_categorical_accuracy"), better("score")
+    ('min', 'max', None)
+    """
+    words = {*re.findall("[a-z]+1?", monitor.lower())}
+    lower, higher = (not words.isdisjoint(each.split()) for each in (_LOWER, _HIGHER))
+    return None if lower == higher else "min" if lower else "max"
+
+
+def _inferred(value: Any, info: ValidationInfo) -> Any:
+    monitor = info.data.get("monitor")
+    return better(monitor) if value is None and monitor else value
+
+
+Mode = Annotated[_Mode | None, BeforeValidator(_inferred), Field(validate_default=True)]
 
 
 class Keep(Model):
@@ -120,11 +143,11 @@ class Keep(Model):
     latest: Count | None = None
     """Keep the N newest checkpoints."""
     best: Count | None = None
-    """Keep the N best checkpoints by a metric; needs `monitor` and `mode`."""
+    """Keep the N best checkpoints by a metric, `monitor`."""
     monitor: Text | None = Field(default=None, validate_default=True)
     """Name of the metric that `best` compares, e.g. val_loss."""
-    mode: Literal["min", "max"] | None = Field(default=None, validate_default=True)
-    """Whether the lowest (min) or the highest (max) value of the metric is the best."""
+    mode: Mode = None
+    """Whether the lowest (min) or highest (max) value is best; by default as its name says."""
     every_n_steps: Count | None = None
     """Keep the first checkpoint at or after each multiple of N steps."""
     every_n_hours: Positive | None = None
@@ -146,7 +169,7 @@ class Keep(Model):
             "monitor",
             "best",
             missing,
-            "`best` needs `monitor` and `mode`",
+            "`best` needs `monitor`",
             BY_A_METRIC,
             ABOVE,
         ),
@@ -181,7 +204,7 @@ def _directory(value: str) -> str:
 
 
 _NO_BEST = "needs a rule that says which checkpoint is the best"
-_A_BEST = "e.g. `keep: [{latest: 3}, {best: 1, monitor: val_loss, mode: min}]`"
+_A_BEST = "e.g. `keep: [{latest: 3}, {best: 1, monitor: val_loss}]`"
 _OF_KERAS = (".keras", ".h5", ".hdf5")
 _FILLED_IN = re.compile(r"\{\w+(:[^}]*)?\}")
 

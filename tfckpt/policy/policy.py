@@ -184,6 +184,8 @@ class Policy(Model):
 
     name: SkipJsonSchema[str] = "policy"
     """The policy's key under ``policies``; not a key of its mapping."""
+    extends: str | None = None
+    """Name of a policy of this config whose keys apply, too, where this one does not have them."""
     api: Literal["restore", "read"] = "restore"
     """restore also restores save_counter, read does not, as in tf.train.Checkpoint."""
     assert_: Assertion | None = Field(default=None, alias="assert")
@@ -265,7 +267,9 @@ class Policy(Model):
         >>> Policy(name="a", match="name").digest == Policy(match=["name"]).digest
         True
         """
-        keys = self.model_dump(mode="json", by_alias=True, exclude={"name"}, exclude_defaults=True)
+        keys = self.model_dump(
+            mode="json", by_alias=True, exclude={"name", "extends"}, exclude_defaults=True
+        )
         return hashlib.sha256(json.dumps(keys, sort_keys=True).encode()).hexdigest()
 
     def where(self, field: str, index: int = 0) -> tuple[int, int]:
@@ -282,6 +286,13 @@ class Policy(Model):
     def _is_no_key(cls, value: Any, info: ValidationInfo) -> Any:
         if info.context is not None:
             raise PydanticCustomError("extra_forbidden", "unknown key")
+        return value
+
+    @field_validator("extends")
+    @classmethod
+    def _within_a_config(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is not None and not (info.context or {}).get("policies"):
+            raise fault("it names another policy of a config, and here there is none")
         return value
 
     @field_validator("on_missing", "on_unexpected")

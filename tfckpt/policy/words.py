@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-_BEST = [{"latest": 3}, {"best": 1, "monitor": "val_loss", "mode": "min"}]
+_BEST = [{"latest": 3}, {"best": 1, "monitor": "val_loss"}]
 _SOME = ["model/body/**"]
 
 # Word → keys, by the section of a config that has them.
@@ -75,8 +75,7 @@ RESUME: Final = {
     "delete_checkpoint": "`max_to_keep` says how many checkpoints are kept",
     "filepath": "the directory is the second argument; checkpoints in it are numbered",
     "initial_value_threshold": "`save_best` says how many are kept besides the newest",
-    "period": "`save_freq` is 'epoch' or a number of batches; to save every few epochs, use a "
-    "config with `manager: {save: {every_epochs: 2}}` and `run.callback()`",
+    "period": "`every_n_epochs=2` saves at the end of every second epoch",
     "restore_best_weights": "`load_best_when_done=True` loads the best weights at the end",
     "save_before_preemption": "`on_signal=['SIGTERM']` saves before the process ends",
     "save_best_only": "`save_best=1` keeps the best besides the newest, which a restart needs",

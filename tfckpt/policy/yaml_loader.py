@@ -85,13 +85,15 @@ class Document:
     """A parsed file.
 
     ``values`` and ``keys`` hold (line, column) of each value and of its key, by the value's path of
-    keys and indices. A value that one of the ``problems`` is about is BAD in ``data``.
+    keys and indices. A value that one of the ``problems`` is about is BAD in ``data``. What does
+    not stand in the file is ``changed``, and by what.
     """
 
     data: dict[str, Any]
     values: dict[Path, Mark]
     keys: dict[Path, Mark]
     problems: tuple[Problem, ...] = ()
+    changed: dict[Path, str] = dataclasses.field(default_factory=dict)
 
 
 def parse(raw: bytes, file: str) -> Document:

@@ -159,7 +159,7 @@ class Diff:
         return f"<Diff: {counts}, {self.not_compared:,} are not compared>"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class ComparedCheckpoints:
     """What differs between two sides."""
 
@@ -170,6 +170,10 @@ class ComparedCheckpoints:
     not_compared: int = 0
     distances: Mapping[tuple[str, str], Distance] | None = None
     rejected: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        found = f"{len(self.differences)} differences, {self.equal} equal values"
+        return f"<ComparedCheckpoints: {found} of {self.a} and {self.b}>"
 
     @property
     def same(self) -> bool:
@@ -306,7 +310,7 @@ def _with_live(
     values: bool,
 ) -> tuple[_Side, _Side]:
     from tfckpt.live.arguments import OBJECTS, check_arguments
-    from tfckpt.live.building import build_optimizers
+    from tfckpt.live.building import build_for, unbuilt_optimizers
     from tfckpt.live.inventory import collect
     from tfckpt.live.variables import raw
 
@@ -316,7 +320,10 @@ def _with_live(
     live = collect(objects)
     stored = _stored(path, stack, progress, live.roots, live.weak_bases)
     entries = stored.inventory.entries
-    if build_optimizers(live, {name: entry.of for name, entry in entries.items() if entry.of}):
+    slots = {name: entry.of for name, entry in entries.items() if entry.of}
+    if unbuilt := unbuilt_optimizers(live, slots):
+        for optimizer, variables in unbuilt:
+            build_for(optimizer, variables)
         live = collect(objects)
 
     def read(entry: Entry) -> np.ndarray:

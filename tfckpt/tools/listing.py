@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ from tfckpt.stored.commits.discovery import (
     TORN,
     UNCOMMITTED,
     CheckpointInfo,
+    candidates,
     listed,
 )
 from tfckpt.stored.commits.record_file import parts_of
@@ -36,11 +38,13 @@ from tfckpt.stored.io.files import LOCAL, Files, files_of, join
 from tfckpt.tools.find_checkpoint import path_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from tfckpt.manager.retention import Decision
     from tfckpt.policy import Keep
 
+_COMPLETE = (COMMITTED, FOREIGN)
+_POLL = 1.0  # seconds between two looks for a newer checkpoint
 _NO_INDEX = "has data files but no index, which was lost, not copied, or never written"
 
 
@@ -150,6 +154,9 @@ class CheckpointList(tuple[CheckpointInfo, ...]):
     """The checkpoints of a directory; a notebook shows it as a table."""
 
     __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"<CheckpointList: {', '.join(os.path.split(one.prefix)[1] for one in self[:9])}>"
 
     def __str__(self) -> str:
         from tfckpt.tools.result_texts import listing_text
@@ -267,3 +274,54 @@ def _rules(keep: Iterable[Keep | Mapping[str, Any]]) -> tuple[Keep, ...]:
 
 def _name(checkpoint: CheckpointInfo) -> str:
     return os.path.split(checkpoint.prefix)[1].rpartition("-")[0]
+
+
+def checkpoints_iterator(
+    checkpoint_dir: str | os.PathLike[str],
+    min_interval_secs: float = 0,
+    timeout: float | None = None,
+    timeout_fn: Callable[[], bool] | None = None,
+) -> Iterator[str]:
+    """The newest checkpoint of a directory each time that there is a newer one, for an evaluator.
+
+    As ``tf.train.checkpoints_iterator``, but the directory itself is asked, not the file
+    ``checkpoint`` in it, and only what is complete is yielded: a save that has not ended, or was
+    killed, is not.
+
+    Args:
+        checkpoint_dir: the directory, or its URL; it may not be there yet.
+        min_interval_secs: seconds between two checkpoints at least.
+        timeout: seconds to wait for a newer one; None waits for ever.
+        timeout_fn: called after a timeout, and after each checkpoint; the iterator ends if it
+            returns True. Without it, a timeout ends the iterator.
+
+    >>> import tempfile, tensorflow as tf, tfckpt
+    >>> directory = tempfile.mkdtemp()
+    >>> manager = tfckpt.CheckpointManager(tfckpt.Checkpoint(a=tf.Variable(0)), directory, 3)
+    >>> _ = manager.save(), manager.save()
+    >>> [path[-6:] for path in tfckpt.checkpoints_iterator(directory, timeout=0)]
+    ['ckpt-2']
+    """
+    directory = path_of(checkpoint_dir)
+    files, newest = files_of(directory), ""
+    while True:
+        begun = time.monotonic()
+        found = _newest(directory, files)
+        while found in ("", newest) and (
+            timeout is None or (left := begun + timeout - time.monotonic()) > 0
+        ):
+            time.sleep(_POLL if timeout is None else min(_POLL, left))
+            found = _newest(directory, files)
+        if found not in ("", newest):
+            begun, newest = time.monotonic(), found
+            yield newest
+            time.sleep(max(0, begun + min_interval_secs - time.monotonic()))
+        elif timeout_fn is None:
+            return
+        if timeout_fn is not None and timeout_fn():
+            return
+
+
+def _newest(directory: str, files: Files) -> str:
+    complete = (one for one in candidates(directory, None, files) if one.state in _COMPLETE)
+    return next((one.prefix for one in complete), "")

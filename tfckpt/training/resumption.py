@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tfckpt.training.position import Position
 
 _ITERATOR = f"{TRAINING}/iterator"
+_NONE = "restore: none: nothing is restored; training starts from the model's current values"
 _KINDS = {
     "weights": {Role.WEIGHT, Role.STATE},
     "optimizer": {Role.SLOT, Role.ITERATIONS, Role.HYPERPARAMETER},
@@ -107,6 +108,8 @@ def restore_from(
         only_plan=only_plan,
     )
     if not report.path and not isinstance(source, RestoreSource):
+        if source.restore is not None and not source.restore.first_of:
+            return dataclasses.replace(report, nothing=_NONE), None
         return dataclasses.replace(report, absent=absent(source)), None
     warn_of_fallback(rejected, report.path)
     return report, restoring.resumption
@@ -119,6 +122,7 @@ def plan_from(
     report, _ = restore_from(source, objects, counter, only_plan=True)
     if not report.path:
         nothing = "no checkpoint yet: nothing would be restored"
+        nothing = _NONE if report.nothing == _NONE else nothing
         logging.warning("%s", "\n  ".join([nothing, *report.absent]))
     return report.plan
 

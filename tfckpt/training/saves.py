@@ -87,7 +87,7 @@ class Saves:
         """Raise if nothing would be saved in ``fit``, for a run that restores nothing either."""
         message, hint = remarks.nothing_saved(self._config)
         if message:
-            what = "the callback would do nothing: the config has no `restore` section, and "
+            what = "the callback would do nothing: the config restores nothing, and "
             raise TfckptError(what + message, hint=hint)
 
     def claim(self) -> None:

@@ -199,22 +199,25 @@ def test_data_of_other_values_is_refused_in_mid_epoch_and_said_at_its_end(
 
 
 def test_a_step_that_cannot_be_traced_is_named(tmp_path) -> None:
+    class Other(keras.layers.Dense):
+        """Of another class than what the record says, so it is not built by it."""
+
     class Net(keras.Model):
-        def __init__(self) -> None:
+        def __init__(self, out: Any) -> None:
             super().__init__(name="net")
-            self.out = keras.layers.Dense(2)
+            self.out = out(2)
 
         def call(self, inputs: Any) -> Any:
             return self.out(tf.constant(inputs.numpy()))
 
-    def start() -> None:
-        model = Net()
+    def start(out: Any) -> None:
+        model = Net(out)
         model.compile("sgd", "mse", run_eagerly=True)
         fit(model, tfckpt.callbacks.resume(model, tmp_path / "run", verbose=0), epochs=1)
 
-    start()
+    start(keras.layers.Dense)
     with pytest.raises(tfckpt.NotBuiltError, match="Net 'net' creates variables in its first") as e:
-        start()
+        start(Other)
     assert "before `fit`, call the model once on a batch" in str(e.value)
 
 

@@ -158,6 +158,32 @@ def as_iterator(cls: Any) -> Any:
     return _saveable_compat.legacy_saveable_name("ITERATOR")(cls)
 
 
+_WAITING = "_self_unconditional_deferred_dependencies"
+
+
+def waiting(obj: Any) -> dict[str, str]:
+    """Name → checkpoint, of the children whose values TensorFlow restores when they come.
+
+    Without those of a restore on whose status ``expect_partial`` was called.
+    """
+    held = getattr(obj, "__dict__", {}).get(_WAITING) or {}
+    return {
+        name: positions[-1].checkpoint.save_path_string
+        for name, positions in held.items()
+        if positions and not positions[-1].checkpoint.expect_partial
+    }
+
+
+def forget(obj: Any, name: str) -> None:
+    """Restore nothing more of a child that may come."""
+    getattr(obj, _WAITING).pop(name, None)
+
+
+def silence(status: Any) -> None:
+    """Let TensorFlow warn of nothing that is left over; what waits still waits."""
+    status._checkpoint._deleter.set_expect_partial(True)
+
+
 def initialize(obj: Any) -> None:
     """Give an object TensorFlow's bookkeeping, if it has none yet."""
     obj._maybe_initialize_trackable()

@@ -114,6 +114,7 @@ _MATCH_ANYTHING = frozenset(
     {Role.ITERATIONS, Role.HYPERPARAMETER, Role.METRIC, Role.SEED, Role.VOCABULARY}
 )
 _TOPS = 6
+_NOTHING = "no value would be restored from "
 MISSING_HINT = "exclude it, declare it in expect_missing, or set on_missing: warn"
 UNEXPECTED_HINT = (
     "drop it with exclude_checkpoint, declare it in expect_unexpected, or set on_unexpected: warn"
@@ -144,8 +145,13 @@ def coverage(
         differ = f"the checkpoint has {in_checkpoint}, and the model has {in_model}"
         other = "its layers have other names, or it is a checkpoint of another model"
         hint = differ if in_checkpoint != in_model else other
-        message = f"no value would be restored from {stored.source}"
+        message = f"{_NOTHING}{stored.source}"
         yield Problem(message, hint=f"{hint}; allow_empty: true allows it")
+
+
+def is_of_nothing(problem: Problem) -> bool:
+    """Whether it is the problem that a plan restores nothing."""
+    return problem.message.startswith(_NOTHING)
 
 
 def is_save_counter(entry: Entry) -> bool:

@@ -144,7 +144,9 @@ def _by_position(
     for ones, others in groups:
         known = {x.place for x in ones if named and x.own}
         unknown = [(at, x.place) for at, x in enumerate(ones) if x.place not in known]
-        why = _other_positions(ones, others, new.kind) or _on_branches(old, new, others)
+        numbered = old.kind == SEQUENCE and not all(x.own for x in ones)  # by position, both
+        why = _other_positions(ones, others, new.kind, numbered=numbered)
+        why = why or _on_branches(old, new, others)
         for at, place in unknown:
             other = others[at] if at < len(others) else None
             sure = other is not None and not why and _is_alike(at, ones, others)
@@ -188,7 +190,7 @@ def is_resized(was: object, now: object, old: Iterable[object], new: Iterable[ob
     return was not in new and now not in old
 
 
-def _other_positions(old: Layers, new: Layers, kind: str) -> str:
+def _other_positions(old: Layers, new: Layers, kind: str, *, numbered: bool) -> str:
     """Why layers at the same positions may not be the same; ``""`` for no reason."""
     if len(old) != len(new):
         return f"there are {len(new)} layers in the model and {len(old)} in the checkpoint"
@@ -202,7 +204,7 @@ def _other_positions(old: Layers, new: Layers, kind: str) -> str:
             shown = ones if ones[0] != ones[1] else (a.own, b.own)
             return f"position {at} is {shown[1]!r} in the model and {shown[0]!r} in the checkpoint"
     places = [x.place for x in old], [x.place for x in new]
-    if places[0] != places[1] and sorted(places[0]) == sorted(places[1]):
+    if not numbered and places[0] != places[1] and sorted(places[0]) == sorted(places[1]):
         return "the same names are in another order in the model"
     return _OTHER_ORDER if _other_order(old, new) else ""
 
@@ -364,15 +366,8 @@ class _Classes:
         """Why the layers of a class may be others; ``""`` for no reason."""
         old, new = (side.get(cls, []) for side in self._weak)
         places = [x.place for x in new]
-        if [x.place for x in old] != places:
-            return (
-                f"{path!r} has {len(new)} layers of that class in the model and {len(old)} in the "
-                "checkpoint"
-            )
-        if self._sides[0].order != "created" and _other_order(old, new):
-            return (
-                f"the layers of that class in {path!r} were created in another order in the model"
-            )
+        if other := self._other_names(old, new, path):
+            return other
         if self._sides[0].order in ("class", "created"):  # it does not know what is around them
             return self._apart(cls, old, new)
         if len(places) == 1 and not any(self._alone[side][new[0].shapes] for side in (0, 1)):
@@ -389,6 +384,25 @@ class _Classes:
                     f"the layers around it differ: {now} in the model, {before} in the checkpoint"
                 )
         return self._apart(cls, old, new) or _on_branches(*self._sides, new)
+
+    def _other_names(self, old: Layers, new: Layers, path: str) -> str:
+        """Why the automatic names of a class may be those of others; ``""`` for no reason."""
+        names = [[x.place for x in side] for side in (old, new)]
+        if len(old) != len(new):
+            return (
+                f"{path!r} has {len(new)} layers of that class in the model and {len(old)} in the "
+                "checkpoint"
+            )
+        if {*names[0]} != {*names[1]}:
+            shown = (", ".join(side[:_SHOWN]) for side in reversed(names))
+            return "{} in the model are {} in the checkpoint".format(*shown)
+        if self._sides[0].order == "created":
+            return ""
+        if _other_order(old, new) or names[0] != names[1]:
+            return (
+                f"the layers of that class in {path!r} were created in another order in the model"
+            )
+        return ""
 
     def alone(self, layer: Layer) -> bool:
         """Whether no other layer could be meant, on either side."""

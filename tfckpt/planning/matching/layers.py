@@ -52,7 +52,7 @@ class Layers:
         self._known: dict[tuple[str, bool], Container] = {}
         self._positions: dict[tuple[str, str], dict[str, str | None]] = {}
         self._refused: dict[str, str] = {}
-        self._ambiguities: dict[tuple[str, str], tuple[str, str]] = {}
+        self._ambiguities: dict[tuple[str, str], list[tuple[str, str, str]]] = {}
         # Whether some layers are known by more than the names of their places.
         self.by_position = False
         for path, held in stored.containers.items():
@@ -71,6 +71,8 @@ class Layers:
             if not target.endswith(tail):
                 continue
             above = target.removesuffix(tail)
+            if self._decided(name, f"{path}/{place}", f"{above}/{place}"):
+                continue
             found = self.of(path, above)
             if (partner := found.partners.get(place)) is None:
                 continue
@@ -147,27 +149,32 @@ class Layers:
     def ambiguity(self, stored: str, live: str) -> tuple[str, str]:
         """Why a stored variable may not be the live one, and a hint; ``""`` twice for no reason.
 
-        A rule that maps the layer itself, even to its own name, decides.
+        The rule of the variable decides where it names the layer, from wherever it came.
         """
         above = stored.rpartition("/")[0], live.rpartition("/")[0]
         layers = self.orders.layers(stored) or above
         if self._sides[1].containers.get(layers[1], _EMPTY).kind == LIST:
             layers = stored, live  # a variable stands there as a layer
         if layers not in self._ambiguities:
-            self._ambiguities[layers] = self._ambiguity_of(*layers)
-        return self._ambiguities[layers]
+            self._ambiguities[layers] = list(self._ambiguities_of(*layers))
+        for why, old, new in self._ambiguities[layers]:
+            if not self._decided(stored, old, new):
+                return why, _HINT.format("variables" if new in self._variables else "layers")
+        return "", ""
 
-    def _ambiguity_of(self, stored: str, live: str) -> tuple[str, str]:
+    def _ambiguities_of(self, stored: str, live: str) -> Iterator[tuple[str, str, str]]:
+        """Why two layers, or what holds them, may be others, with the paths of these."""
         for path, place, rest in steps(stored):
             tail = f"/{place}{rest}"
             if not live.endswith(tail):
                 continue
             above = live.removesuffix(tail)
             old, new = f"{path}/{place}", f"{above}/{place}"
-            why = self.of(path, above).ambiguous.get(new) or self._moved(old, new)
-            if why and not (path == above and self._renames and self._renames.keep(old)):
-                return why, _HINT.format("variables" if new in self._variables else "layers")
-        return "", ""
+            if why := self.of(path, above).ambiguous.get(new) or self._moved(old, new):
+                yield why, old, new
+
+    def _decided(self, name: str, stored: str, live: str) -> bool:
+        return self._renames is not None and self._renames.decide(name, stored, live)
 
     @cached_property
     def _variables(self) -> frozenset[str]:

@@ -75,6 +75,11 @@ class Rules:
                 return self._texts[index]
         return None
 
+    def taking(self, name: str) -> tuple[str, int, str] | None:
+        """The key, the index and the text of the first selector that matches."""
+        found = (at for at, selector in enumerate(self._selectors) if selector.matches(name))
+        return next(((self._field, at, self._texts[at]) for at in found), None)
+
     def every(self, name: str) -> str | None:
         """As :meth:`first`, but all matching selectors count as used."""
         matching = [index for index, rule in enumerate(self._selectors) if rule.matches(name)]
@@ -145,6 +150,17 @@ def canonical(matches: Callable[[str], object], also: Aliases) -> str:
     return f"{alias!r} is another name of {also[alias]!r}: selectors match only the latter"
 
 
+def selects(policy: Policy, name: str) -> bool:
+    """Whether a policy selects a live value, as far as its name tells.
+
+    >>> from tfckpt.policy import Policy
+    >>> selects(Policy(exclude=["model/head/**"]), "model/head/kernel")
+    False
+    """
+    included, excluded = (Rules(policy, key).first(name) for key in ("include", "exclude"))
+    return included is not None and excluded is None
+
+
 def by_role(policy: Policy) -> tuple[dict[Role, str], dict[Role, str]]:
     """Role → reason, for roles that the policy resets and those whose live values it keeps."""
     rules, reset, kept = policy.optimizer, {}, {}
@@ -184,6 +200,7 @@ class _Rule:
     checkpoint: str
     pairs: tuple[Callable[[str], str | None], ...]
     words: str
+    models: tuple[str, ...]
     part: int = 0
     used: bool = False
 
@@ -223,10 +240,12 @@ class Renames:
                 checkpoint,
                 tuple(compile_rename(checkpoint, model) for model in models),
                 f"{prefix}{checkpoint} → {', '.join(models)}",
+                tuple(models),
                 part,
             )
             for field_and_index, part, (checkpoint, models), prefix in adapting + renaming
         ]
+        self._renaming = self._rules[len(adapting) :]
 
     def __len__(self) -> int:
         return len(self._rules)
@@ -247,17 +266,25 @@ class Renames:
         """Whether a rule has not been used so far."""
         return not all(rule.used for rule in self._rules)
 
-    def keep(self, layer: str) -> bool:
-        """Whether a rule explicitly maps the layer of a path to its own name.
+    def decide(self, name: str, stored: str, live: str) -> bool:
+        """Whether the rule that a value goes by names its layer, at a stored and at a live path.
 
         >>> from tfckpt.policy import Policy
-        >>> rules = [{"checkpoint": each, "model": each} for each in ("model/a/**", "model/*/b/**")]
-        >>> renames = Renames(Policy(rename=rules))
-        >>> renames.keep("model/a"), renames.keep("model/b"), renames.keep("model/c/b")
-        (True, False, True)
+        >>> rules = {"model/a/**": "model/a/**", "model/*/b/**": "net/*/b/**", "model/**": "net/**"}
+        >>> rename = [{"checkpoint": old, "model": new} for old, new in rules.items()]
+        >>> renames = Renames(Policy(rename=rename))
+        >>> renames.decide("model/a/kernel", "model/a", "model/a")
+        True
+        >>> renames.decide("model/c/b/kernel", "model/c/b", "net/c/b")
+        True
+        >>> renames.decide("model/b/kernel", "model/b", "net/b")
+        False
         """
-        kept = (checkpoint for checkpoint, model in self._pairs() if checkpoint == model)
-        return any(_rest(pattern, layer) is not None for pattern in kept)
+        rule = next((rule for rule in self._renaming if rule.apply(name)), None)
+        return rule is not None and any(
+            _rest(rule.checkpoint, stored) is not None and _rest(model, live) is not None
+            for model in rule.models
+        )
 
     def take(self, layer: str, *, live: bool = False) -> bool:
         """Whether a rule maps all of a layer, by its stored or its live path.
@@ -284,21 +311,30 @@ class Renames:
     def _pairs(self) -> Iterator[tuple[str, str]]:
         return ((r.checkpoint, model) for r in self._policy.rename for model in r.model)
 
-    def unused(self, names: Sequence[str], also: Aliases = NO_ALIASES) -> Iterator[Problem]:
-        """A problem for each rule that was not used."""
-        for rule in self._rules:
+    def unused(
+        self, names: Sequence[str], dropped: Rules, also: Aliases = NO_ALIASES
+    ) -> Iterator[Problem]:
+        """A problem for each rule that was not used; ``dropped``: what is left out before."""
+        for at, rule in enumerate(self._rules):
             if rule.used:
                 continue
-            line, column = self._policy.where(rule.field, rule.index)
+            place = self._policy.where(rule.field, rule.index)
             text = rule.checkpoint
             if (taken := next(filter(rule.apply, names), None)) is None:
                 message = f"{rule.field}: {text!r} matches nothing in the checkpoint"
                 hint = canonical(rule.apply, also) or question(near_selectors(text, names))
             else:
+                before = (each for each in self._rules[:at] if each.apply(taken))
+                earlier = next(((e.field, e.index, e.checkpoint) for e in before), None)
+                field, index, other = dropped.taking(taken) or earlier or ("adapt", 0, "")
+                line, _ = self._policy.where(field, index)
                 verb = "renames" if rule.field == "rename" else "takes"
-                message = f"{rule.field}: {text!r} {verb} nothing"
-                hint = f"an earlier rule or exclude_checkpoint takes all its values, e.g. {taken!r}"
-            yield Problem(message, line, column, hint)
+                message = (
+                    f"{rule.field}: {text!r} {verb} nothing: {field}: {other!r}"
+                    f"{f' in line {line}' * bool(line)} comes first, and takes {taken!r}"
+                )
+                hint = f"remove one of both{', or put this one first' * (field == rule.field)}"
+            yield Problem(message, *place, hint)
 
 
 def _rest(pattern: str, layer: str) -> str | None:

@@ -37,7 +37,7 @@ DAMAGED, TORN = "damaged", "torn"
 _UNRECORDED = CommitRecord()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, repr=False)
 class CheckpointInfo:
     """A checkpoint of a directory: what file names say; then its record; then, if listed, the rest.
 
@@ -68,8 +68,12 @@ class CheckpointInfo:
     kept: tuple[str, ...] | None = None
     delete: bool | None = None
     next: bool | None = None
-    files: Mapping[str, int] = dataclasses.field(default_factory=dict, repr=False)
+    files: Mapping[str, int] = dataclasses.field(default_factory=dict)
     shared: tuple[int, str] = (0, "")
+
+    def __repr__(self) -> str:
+        at = "" if self.record.step is None else f", step {self.record.step}"
+        return f"<CheckpointInfo: {self.prefix}, {self.state}{at}>"
 
     @property
     def record(self) -> CommitRecord:

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
+from tfckpt.core.builds import Builds
 from tfckpt.core.gc_pause import gc_paused
 from tfckpt.core.inventory import (
     Container,
@@ -87,7 +88,7 @@ _DECODER = msgspec.json.Decoder(list[_Entry])
 _ENCODER = msgspec.json.Encoder()
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(repr=False)
 class CommitRecord:
     """What a save records about itself: its caller begins it, and each station adds what it knows.
 
@@ -111,6 +112,7 @@ class CommitRecord:
         files: names of the data files and of files that registered savers wrote.
         lineage: the restores that the values come from, oldest first.
         outputs: what the models returned for the batch of ``probe=``; None without one.
+        builds: how layers and optimizers were built; None from an earlier release.
     """
 
     number: int = 0
@@ -131,6 +133,10 @@ class CommitRecord:
     files: tuple[str, ...] = ()
     lineage: tuple[Restored, ...] = ()
     outputs: Mapping[str, Any] | None = None
+    builds: Builds | None = None
+
+    def __repr__(self) -> str:
+        return f"<CommitRecord: number {self.number}, step {self.step}, epoch {self.epoch}>"
 
     @property
     def mid_epoch(self) -> bool:
@@ -171,6 +177,7 @@ class _Facts(msgspec.Struct):
     files: tuple[str, ...]
     lineage: tuple[Restored, ...]
     outputs: dict[str, Any] | None = None
+    builds: Builds | None = None
 
 
 class _Structure(msgspec.Struct):
@@ -204,8 +211,9 @@ def render(record: CommitRecord) -> bytes:
     inventory = record.inventory
     head: dict[str, Any] = {"format": FORMAT}
     head |= {name: getattr(record, name) for name in _Facts.__struct_fields__}
-    if record.outputs is None:
-        del head["outputs"]
+    for name in ("outputs", "builds"):
+        if not head[name]:
+            del head[name]
     head |= {name: getattr(inventory, name) for name in _Structure.__struct_fields__}
     head["containers"] = {
         path: (held.kind, [layer[:_LAYER] for layer in held.layers], held.order, held.sizes)
@@ -229,6 +237,8 @@ def _json(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Builds):
+        return msgspec.to_builtins(value)
     return dataclasses.asdict(value) if isinstance(value, Restored) else dict(value)
 
 

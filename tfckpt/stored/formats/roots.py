@@ -19,7 +19,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from tfckpt.core.inventory import Root, rebased, unnumbered
+from tfckpt.core.inventory import Root, rebased, renumbered, unnumbered
 from tfckpt.core.names import METRICS, MODEL, OPTIMIZER, SEED
 from tfckpt.core.optimizer_names import slot_tail
 from tfckpt.core.text import free_name
@@ -180,6 +180,31 @@ def moved_to(inventory: Inventory, live: Mapping[str, Root]) -> Inventory:
     if all(old == new for old, new in targets.items()):
         return inventory
     return Move(inventory, _heads(inventory, targets)).done()
+
+
+def by_creation(inventory: Inventory) -> Inventory:
+    """The inventory of a record, with automatic names in the order of creation.
+
+    Earlier ones have them in the order of their lists.
+    """
+    heads: dict[str, str] = {}
+    containers = dict(inventory.containers)
+    for path in sorted(containers, key=len):
+        held = containers[path]
+        places = renumbered(held)
+        if not places:
+            continue
+        rows = (x._replace(place=places.get(x.place, x.place)) for x in held.layers)
+        containers[path] = held._replace(layers=tuple(rows))
+        root, _, rest = path.partition("/")
+        tops = {path: rebased(path, heads) or path}
+        for kind in (SEED, METRICS):
+            top = "/".join(filter(None, (root * (root != MODEL), kind, rest)))
+            tops[top] = rebased(top, heads) or top
+        heads |= {
+            f"{x}/{old}": f"{y}/{new}" for x, y in tops.items() for old, new in places.items()
+        }
+    return Move(dataclasses.replace(inventory, containers=containers), heads).done()
 
 
 def _targets(inventory: Inventory, live: Mapping[str, Root]) -> dict[str, str]:

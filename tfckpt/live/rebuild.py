@@ -1,0 +1,381 @@
+"""Builds what has no variables yet as it was built before the save.
+
+A save records of each layer that has variables the arguments of its ``build``, the scope of their
+names and, in tf_keras, the specs of its first call; of each optimizer the variables that it trains.
+A restore builds the unbuilt layers that its plan has values for, each by its own ``build``, in the
+order of their first variables. No ``call`` runs, but where a layer made variables in it: that one
+is traced. A layer of another class, or without a record, is not built: ``building`` refuses it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+from absl import logging
+
+from tfckpt.core.builds import Builds, LayerBuild
+from tfckpt.core.inventory import Role
+from tfckpt.errors import NotBuiltError
+from tfckpt.live.flavors import flavor_of, has_named_slots
+from tfckpt.live.private import building as private
+from tfckpt.live.private.either_keras import others_of, trainable_of
+from tfckpt.live.variables import is_variable, parts, path, raw
+from tfckpt.planning import Status
+from tfckpt.planning.matching.rules import selects
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from typing_extensions import Self
+
+    from tfckpt.live.inventory import Live
+    from tfckpt.planning import Plan
+
+_WALKED = ("variables", "unbuilt", "layers", "optimizers")
+_MADE = frozenset({Role.WEIGHT, Role.STATE})
+CALL_IT = "call the model once on a batch before restoring: model(batch)"
+
+
+# What a save records
+
+
+def builds_of(live: Live, trainable: frozenset[int]) -> Builds:
+    """How the layers and optimizers of a save were built; ``trainable`` are ids of variables."""
+    first = _first_variables(live)
+    ranks = {number: rank for rank, number in enumerate(sorted({n for n, _ in first.values()}))}
+    layers = {}
+    for at, (number, variable) in first.items():
+        layer, rank = live.layers[at], ranks[number]
+        flavor = flavor_of(layer)
+        if flavor is None or not layer.built:
+            continue
+        if flavor.name == "keras":
+            name = parts(raw(variable))[0].name
+            layers[at] = private.of_keras(layer, rank, path(variable), name)
+        else:
+            layers[at] = private.of_tf_keras(layer, rank, variable.name)
+    unbuilt = [at for at, layer in live.unbuilt.items() if private.has_own_build(layer)]
+    return Builds(layers, *_trained_by_name(live, trainable), tuple(unbuilt))
+
+
+def _adapts(layer: Any) -> bool:
+    """Whether it is a feature space, which asks to be adapted, whatever values it has."""
+    return hasattr(layer, "get_encoded_features")
+
+
+def _first_variables(live: Live) -> dict[str, tuple[int, Any]]:
+    """Path of each layer with variables in or below it → the first of them, with its number."""
+    found: dict[str, tuple[int, Any]] = {}
+    spaces = tuple(f"{at}/" for at, layer in live.layers.items() if _adapts(layer))
+    for at, layer in live.layers.items():
+        for variable in (*trainable_of(layer)[:1], *others_of(layer)[:1]):  # in their order
+            if not is_variable(variable) or (spaces and f"{at}/".startswith(spaces)):
+                continue
+            first = private.number_of(parts(raw(variable))[0]), variable
+            for above in (at, *ancestors(at)):
+                if above in live.layers and (above not in found or first[0] < found[above][0]):
+                    found[above] = first
+    return {at: found[at] for at in live.layers if at in found}
+
+
+def _trained_by_name(
+    live: Live, trainable: frozenset[int]
+) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
+    """What each optimizer trains, and what an only one does not."""
+    names = {id(variable): name for name, variable in live.variables.items()}
+    found = {}
+    for at, optimizer in live.optimizers.items():
+        inner = getattr(optimizer, "inner_optimizer", optimizer)
+        flavor = flavor_of(inner)
+        if flavor is None or flavor.name != "keras" or has_named_slots(inner):
+            trained = [*trained_in(at, live)]
+        else:
+            trained = [names.get(id(variable), "") for variable in trainable_of(inner)]
+        if trained and all(trained):
+            found[at] = tuple(trained)
+    if len(found) != 1 or len(live.optimizers) != 1:
+        return found, ()
+    ((trained_names),) = found.values()
+    could = {names.get(each, "") for each in trainable}
+    return found, tuple(sorted(could.difference(trained_names, [""])))
+
+
+def trainables_of(layers: Iterable[Any]) -> frozenset[int]:
+    """Ids of the variables that may be trained now, which a program may change after a save."""
+    return frozenset(id(each) for layer in layers for each in trainables(layer))
+
+
+def trainables(layer: Any) -> Iterator[Any]:
+    """The variables of a layer itself that may be trained now."""
+    return (each for each in trainable_of(layer) if layer.trainable and each.trainable)
+
+
+def trained_in(at: str, live: Live) -> dict[str, Any]:
+    """The variables that the optimizer has slots for by name, in the order of their slots."""
+    entries = live.inventory.entries.items()
+    seen = dict.fromkeys(e.of for name, e in entries if e.of and name.startswith(at + "/"))
+    return {name: live.variables[name] for name in seen if name in live.variables}
+
+
+# What a restore builds
+
+
+def build_layers(
+    plan: Plan,
+    live: Live,
+    recorded: Mapping[str, Builds],
+    building: Building,
+    walk: Callable[[], Live],
+) -> Live:
+    """Build the unbuilt layers that a plan has values for; returns the live values afterwards.
+
+    ``recorded`` has how they were built, by source of the plan; ``walk`` walks the objects. What
+    then has all that it had before the save is not among the ``unbuilt`` any more.
+    """
+    rebuild = _Rebuild(plan, live, recorded, walk)
+    if not rebuild.how:
+        return live
+    building.begins(live)
+    while rebuild.builds_layers() or rebuild.traces_a_call():
+        pass
+    return rebuild.finished()
+
+
+class _Rebuild:
+    """Layers that are built step by step; by their paths, since a ``build`` may make more of them.
+
+    Attributes:
+        how: path of each object that lacks variables → how what was saved there was built.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        live: Live,
+        recorded: Mapping[str, Builds],
+        walk: Callable[[], Live],
+    ) -> None:
+        self.how: dict[str, LayerBuild] = {}
+        self._live, self._walk, self._policies = live, walk, plan.policies
+        self._wanted = dict[str, str]()
+        self._known = {at for builds in recorded.values() for at in builds.unbuilt}
+        self._built, self._traced = set[int](), set[int]()
+        for step in plan.steps:
+            if step.status is not Status.UNEXPECTED or step.entry.role not in _MADE:
+                continue
+            if (builds := recorded.get(step.origin or plan.source)) is None:
+                continue
+            self._wanted[step.target] = step.source
+            for here, there in zip(ancestors(step.target), ancestors(step.source), strict=False):
+                if here not in self.how and there in builds.layers:
+                    self.how[here] = builds.layers[there]
+
+    def builds_layers(self) -> bool:
+        """Call the ``build`` of each layer whose turn it is; returns whether there were any."""
+        found = [
+            at
+            for at, layer in self._live.unbuilt.items()
+            if self._fits(at) and id(layer) not in self._built
+            if self.how[at].shapes is not None and private.has_own_build(layer)
+        ]
+        for at in sorted(found, key=lambda at: self.how[at].rank):
+            if not self._live.layers[at].built:  # another one's `build` may have built it
+                self._carry_out(private.build, at)
+            self._built.add(id(self._live.layers[at]))
+        if found:
+            self._live = self._walk()
+        return bool(found)
+
+    def traces_a_call(self) -> bool:
+        """Trace the innermost call that may make what is missing; returns whether there is one."""
+        calls = {at for name in (*self._missing(), *self._new()) if (at := self._call_above(name))}
+        if not calls:
+            return False
+        at = max(calls, key=lambda each: each.count("/"))
+        self._carry_out(private.trace, at)
+        self._traced.add(id(self._live.layers[at]))
+        self._live = self._walk()
+        return True
+
+    def finished(self) -> Live:
+        """The live values; a NotBuiltError if a layer that was built may make more in its call."""
+        left = [name for name in self._missing() if self._innermost(name) not in self._traced]
+        open_ = [name for name in left if self._innermost(name) in self._built]
+        if open_:
+            raise NotBuiltError(
+                f"{len(open_)} values have no variables yet, the first is '{open_[0]}': they are "
+                "made in a call whose arguments the checkpoint does not know",
+                hint=CALL_IT,
+            )
+        unbuilt = {}
+        for at, layer in self._live.unbuilt.items():
+            if not self._fits(at) or any(name.startswith(f"{at}/") for name in left):
+                unbuilt[at] = layer
+            else:
+                private.has_all(layer, self.how[at], flavor_of(layer))
+        return dataclasses.replace(self._live, unbuilt=unbuilt)
+
+    def _fits(self, at: str) -> bool:
+        return at in self.how and type(self._live.layers[at]).__name__ == self.how[at].cls
+
+    def _missing(self) -> list[str]:
+        """The values that the plan selects and no object has a variable for."""
+        find = self._live.inventory.find
+        return [name for name in self._wanted if find(name) is None]
+
+    def _new(self) -> list[str]:
+        """The layers that the checkpoint does not have, of which a plan has to know the values."""
+        return [
+            at
+            for at, layer in self._live.unbuilt.items()
+            if at not in self.how and at not in self._known and private.has_own_build(layer)
+            if not hasattr(layer, "adapt")
+            and all(selects(policy, f"{at}/kernel") for policy in self._policies)
+        ]
+
+    def _innermost(self, name: str) -> int:
+        at = next((at for at in ancestors(name) if at in self._live.layers), "")
+        return id(self._live.layers[at]) if at else 0
+
+    def _call_above(self, name: str) -> str:
+        """The path of the layer whose call may make a value or layer; "" for none that is known."""
+        at = next((at for at in ancestors(name) if at in self._live.layers), "")
+        if not at or not self._fits(at) or id(self._live.layers[at]) in self._traced:
+            return ""
+        layer, how = self._live.layers[at], self.how[at]
+        flavor = flavor_of(layer)
+        arguments = how.shapes if flavor is not None and flavor.name == "keras" else how.specs
+        return at if arguments is not None else ""
+
+    def _carry_out(self, build: Callable[..., None], at: str) -> None:
+        layer = self._live.layers[at]
+        try:
+            with _strategy(at, self._live).scope():
+                build(layer, self.how[at], flavor_of(layer))
+        except Exception as error:  # a user's class may raise anything
+            raise NotBuiltError(
+                f"{at} ({type(layer).__name__}) cannot be built as it was before the save: {error}",
+                hint=CALL_IT,
+            ) from error
+
+
+def _strategy(at: str, live: Live) -> Any:
+    for above in (at, *ancestors(at)):
+        found = getattr(live.layers.get(above), "distribute_strategy", None)
+        if found is not None:
+            return found
+    return strategy_of(live.variables.values())
+
+
+def strategy_of(variables: Iterable[Any]) -> Any:
+    """The tf.distribute.Strategy that variables were created under."""
+    inner = (raw(each) for each in variables if is_variable(each))
+    known = (getattr(each, "distribute_strategy", None) for each in inner)
+    return next(filter(None, known), None) or tf.distribute.get_strategy()
+
+
+def trained_before(
+    at: str, plan: Plan, live: Live, recorded: Mapping[str, Builds]
+) -> tuple[dict[str, Any], frozenset[str]]:
+    """Name → variable that an optimizer trained before the save, in its order; None if it is gone.
+
+    And the names of what it could have trained, and did not. Both empty if nothing says so.
+    """
+    builds = [*recorded.values()]
+    names = builds[0].optimizers.get(at, ()) if len(builds) == 1 else ()
+    if not names:
+        return {}, frozenset()
+    moved = {step.source: step.name for step in plan.steps if step.source and step.name}
+    found = {(now := moved.get(name, name)): live.variables.get(now) for name in names}
+    return found, frozenset(moved.get(name, name) for name in builds[0].untrained)
+
+
+def ancestors(name: str) -> Iterator[str]:
+    """The ancestors of a name, the longest first."""
+    while name := name.rpartition("/")[0]:
+        yield name
+
+
+# What is taken back
+
+
+# How each kind of collection is filled, past what a class of TensorFlow's or Keras's overrides.
+_PUT: Mapping[type, Any] = {list: list.extend, dict: dict.update, set: set.update}
+
+
+class Building:
+    """What a restore builds, taken back if the body raises, or ``always``.
+
+    ``walk`` walks the objects.
+    """
+
+    def __init__(self, walk: Callable[[], Live], *, always: bool = False) -> None:
+        self._walk, self._always = walk, always
+        self._live: Live | None = None
+        self._attributes = list[tuple[Any, dict[str, Any]]]()
+        self._contents = dict[int, tuple[Any, Any]]()
+        self._wrappers = dict[int, tuple[Any, dict[str, Any]]]()
+
+    def begins(self, live: Live) -> None:
+        """Keep the attributes of the objects, once, before the first of them is built."""
+        if self._live is None:
+            self._live = live
+            held = [*live.layers.values(), *live.optimizers.values(), *live.plain.values()]
+            trackers = [tracker for obj in held for tracker in private.trackers_of(obj)]
+            for obj in (*held, *trackers):
+                self._keep_attributes(obj)
+            for counts in private.counts_of_names():
+                self._keep_contents(counts)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if self._live is not None and (self._always or error is not None):
+            self._put_back()
+            self._check(self._live)
+
+    def _keep_attributes(self, obj: Any) -> None:
+        if hasattr(obj, "__dict__"):
+            self._attributes.append((obj, attributes := dict(vars(obj))))
+            for value in attributes.values():
+                self._keep_contents(value)
+
+    def _keep_contents(self, value: Any) -> None:
+        if (of_wrapper := private.wrapped(value)) is not None and id(value) not in self._wrappers:
+            self._wrappers[id(value)] = value, of_wrapper[1]
+            for each in of_wrapper[1].values():
+                self._keep_contents(each)
+        value = value if of_wrapper is None else of_wrapper[0]
+        kind = next((each for each in _PUT if issubclass(type(value), each)), None)
+        if kind is None or id(value) in self._contents:
+            return
+        self._contents[id(value)] = value, kind(value)
+        if type(value) is not kind:
+            self._keep_attributes(value)
+        for inner in dict.values(value) if kind is dict else kind(value):
+            self._keep_contents(inner)
+
+    def _put_back(self) -> None:
+        for obj, attributes in self._attributes:
+            vars(obj).clear()
+            vars(obj).update(attributes)
+        for value, content in self._contents.values():
+            type(content).clear(value)
+            _PUT[type(content)](value, content)
+        for wrapper, kept in self._wrappers.values():
+            private.put_back(wrapper, kept)
+
+    def _check(self, live: Live) -> None:
+        try:
+            now = self._walk()
+            same = all(getattr(now, each).keys() == getattr(live, each).keys() for each in _WALKED)
+        except Exception:  # a user's class may raise anything
+            same = False
+        if not same:
+            logging.warning(
+                "what was built for the restore could not be taken back: before another one, or "
+                "before training, create the objects again"
+            )
