@@ -475,9 +475,9 @@ class RunDirectory(Directory):
 
     def mend_state(self) -> None:
         """Write the state file if the newest checkpoint is not in it, as after a failed write."""
-        _, found, saved = self._now()
-        state = self._state()
+        found, state = self.checkpoints(), self._state()
         if found and state is not None and os.path.split(found[-1].prefix)[1] not in state:
+            _, found, saved = self._now()
             decision, _ = self._decide(saved)
             with contextlib.suppress(OSError, SaveError):  # the next save tries again
                 self.write_state(found, saved, decision.last_preserved)
