@@ -28,7 +28,7 @@ from tfckpt.live.rebuild import Building, build_layers, trained_before
 from tfckpt.live.turns import live_objects
 from tfckpt.live.variables import as_int
 from tfckpt.live.vocabularies import derive_again
-from tfckpt.live.workers import ALONE, PASSED_OVER, Together, after_failure
+from tfckpt.live.workers import ALONE, Together, attempts
 from tfckpt.planning import Plan, RestoreReport, Severity, make_plan, union_of
 from tfckpt.planning.suggestion import suggest
 from tfckpt.stored.bundles.keys import OBJECT_GRAPH
@@ -150,42 +150,35 @@ def restore(
         rejected: why candidates were passed over, for the report.
         only_plan: assigns nothing, and refuses nothing.
     """
-    with contextlib.closing(candidates):
-        candidate = next(candidates, None)
-        while candidate is not None:
-            sources, workers = candidate
+    for attempt in attempts(candidates):
+        with attempt as (sources, workers), workers:
             continues = len(sources) == 1 and sources[0].policy.api == "restore"
             counted = {"save_counter": counter} if counter is not None and continues else {}
-            try:
-                with (
-                    workers,
-                    prepare(
-                        sources,
-                        {**objects, **counted},
-                        leave=TRAINING,
-                        workers=workers,
-                        only_plan=only_plan,
-                    ) as found,
-                ):
-                    prepared, late = awaiting(training(found))
-                    if only_plan:
-                        return prepared.report(rejected)
-                    refuse(prepared.plan)
-                    _check_step(prepared)
-                    if prepared.plan.training_state:
-                        _check_iterators(prepared)
-                    if prepared.waits:
-                        check(prepared, workers)
-                    else:
-                        undo = assign(prepared, workers)
-                        if late is not None:
-                            with assigned_by_tensorflow(undo, prepared.stored.prefix):
-                                late.read(prepared)
-                        if lineage is not None:
-                            lineage.add(prepared)
+            opened = prepare(
+                sources,
+                {**objects, **counted},
+                leave=TRAINING,
+                workers=workers,
+                only_plan=only_plan,
+            )
+            with opened as found:
+                prepared, late = awaiting(training(found))
+                if only_plan:
                     return prepared.report(rejected)
-            except PASSED_OVER as error:
-                candidate = after_failure(candidates, error)
+                refuse(prepared.plan)
+                _check_step(prepared)
+                if prepared.plan.training_state:
+                    _check_iterators(prepared)
+                if prepared.waits:
+                    check(prepared, workers)
+                else:
+                    undo = assign(prepared, workers)
+                    if late is not None:
+                        with assigned_by_tensorflow(undo, prepared.stored.prefix):
+                            late.read(prepared)
+                    if lineage is not None:
+                        lineage.add(prepared)
+                return prepared.report(rejected)
     return RestoreReport(Plan("", "", ()), "", rejected=tuple(rejected))
 
 

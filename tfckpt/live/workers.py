@@ -18,7 +18,7 @@ import hashlib
 import json
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import tensorflow as tf
 
@@ -332,14 +332,11 @@ def agreed(
                 yield candidate, Together(workers)
         return
     try:
-        candidate = next(candidates, None)
-        while candidate is not None:
+        for attempt in attempts(candidates):
             if workers is not None:
-                workers.exchange(_CHOICE, send(candidate))
-            try:
+                workers.exchange(_CHOICE, send(attempt.candidate))
+            with attempt as candidate:
                 yield candidate, Together(workers, passes=PASSED_OVER)
-            except PASSED_OVER as error:
-                candidate = after_failure(candidates, error)
     except Exception as error:
         if workers is not None:
             workers.exchange(_CHOICE, None, error, last=True)
@@ -348,12 +345,36 @@ def agreed(
         workers.exchange(_CHOICE, send(None), last=True)
 
 
-def after_failure(candidates: Generator[_T, None, None], error: Exception) -> _T | None:
-    """The candidate after one that failed, None at the end; raises if nothing else is tried."""
-    try:
-        return candidates.throw(error)
-    except StopIteration:
-        return None
+class Attempt(Generic[_T]):
+    """One candidate: what fails in its block is passed over."""
+
+    def __init__(self, candidate: _T) -> None:
+        self.candidate = candidate
+        self.error: Exception | None = None
+
+    def __enter__(self) -> _T:
+        return self.candidate
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> bool:
+        self.error = error if isinstance(error, PASSED_OVER) else None
+        return self.error is not None
+
+
+def attempts(candidates: Generator[_T, None, None]) -> Iterator[Attempt[_T]]:
+    """Each candidate, until one does not fail.
+
+    What fails is thrown into ``candidates``, which raises or has another one.
+    """
+    with contextlib.closing(candidates):
+        candidate = next(candidates, None)
+        while candidate is not None:
+            yield (attempt := Attempt(candidate))
+            if attempt.error is None:
+                return
+            try:
+                candidate = candidates.throw(attempt.error)
+            except StopIteration:
+                return
 
 
 def workers_of(variables: Iterable[Any]) -> Workers | None:

@@ -28,7 +28,7 @@ from tfckpt.live.restore import warn_of_fallback
 from tfckpt.live.save import Destination, as_save_errors, frozen_values, needed
 from tfckpt.live.turns import in_turn
 from tfckpt.live.variables import as_int
-from tfckpt.live.workers import PASSED_OVER, Together, after_failure, agreed
+from tfckpt.live.workers import Together, agreed, attempts
 from tfckpt.manager import arguments
 from tfckpt.manager.directory import RunDirectory
 from tfckpt.stored.commits.numbering import take_number
@@ -305,15 +305,9 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             lambda path: path and os.path.split(path)[1],
             lambda name: name and join(self._files.path, name),
         )
-        candidate = next(candidates, None)
-        while candidate is not None:
-            path, workers = candidate
-            try:
-                status = checkpoint._restore(path, RESTORE, workers=workers, returned=False)
-            except PASSED_OVER as error:
-                candidate = after_failure(candidates, error)
-            else:
-                status.silence()
+        for attempt in attempts(candidates):
+            with attempt as (path, workers):
+                checkpoint._restore(path, RESTORE, workers=workers, returned=False).silence()
                 if self._checkpoint_interval is not None:
                     self._last_checkpoint_step = as_int(self._step_counter)
                 warn_of_fallback(rejected, self._as_given(path))
