@@ -206,7 +206,7 @@ class Walk:
         self._holding.append(number)
 
     def _class(self, obj: Any) -> _Class:
-        cls = type(obj)
+        cls: type = type(obj)
         found = self._classes[cls] = _Class(
             private.only_tracks(cls),
             private.may_serialize(cls),

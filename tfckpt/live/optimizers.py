@@ -60,9 +60,7 @@ def describe(tree: Tree, optimizer: Any, node: Node) -> None:
     for attribute, value in list(vars(optimizer).items()):
         if attribute in OF_OPTIMIZERS:
             continue
-        if is_optimizer(value) or (
-            isinstance(value, (list, tuple)) and any(map(is_optimizer, value))
-        ):
+        if _optimizers_in(value):
             tree.attach(node, attribute, value)
         elif is_variable(value):
             _scalar(tree, node, attribute, value)
@@ -140,10 +138,15 @@ def _inner(tree: Tree, optimizer: Any) -> set[int]:
     """The nodes of an inner optimizer's variables, which the outer one lists as its own too."""
     inner: set[int] = set()
     for value in vars(optimizer).values():
-        for each in value if isinstance(value, (list, tuple)) else (value,):
-            if not is_variable(each) and is_optimizer(each):
-                inner |= {id(tree.variable(v, Role.SLOT)) for v in each.variables}
+        for each in _optimizers_in(value):
+            inner |= {id(tree.variable(v, Role.SLOT)) for v in each.variables}
     return inner
+
+
+def _optimizers_in(value: Any) -> list[Any]:
+    """The value of an attribute, or what is in a list, where it is an optimizer."""
+    held = value if isinstance(value, (list, tuple)) else (value,)
+    return [each for each in held if not is_variable(each) and is_optimizer(each)]
 
 
 def _trained(tree: Tree, optimizer: Any) -> dict[int, Node]:

@@ -42,10 +42,10 @@ def given_names(tree: Tree) -> frozenset[int]:
     found: set[int] = set()
     held: set[int] = set()
     for parent, _, flavor in list(tree.layers):
-        inner = tree.inner[id(parent)]
-        nodes = [n for layer in (parent, *inner) if (n := tree.node(layer)) is not None]
-        held.update(map(id, nodes if inner else ()))
-        found |= _chosen(nodes, flavor)
+        if inner := tree.inner[id(parent)]:  # one alone has no other to be told from
+            nodes = [n for layer in (parent, *inner) if (n := tree.node(layer)) is not None]
+            held.update(map(id, nodes))
+            found |= _chosen(nodes, flavor)
     # Keras does not list the layers of a tf.Module
     others = [(node, flavor) for _, node, flavor in tree.layers if id(node) not in held]
     for flavor in {flavor for _, flavor in others}:

@@ -7,6 +7,7 @@ nothing of a layer, and a restore asks for one call of the model.
 from __future__ import annotations
 
 import contextlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -259,7 +260,11 @@ def put_back(wrapper: Any, kept: dict[str, Any]) -> None:
 
 def counts_of_names() -> list[Any]:
     """What each Keras counts automatic names in."""
-    get = optional("keras.src.backend.common.global_state", "get_global_attribute")
-    older = optional("tf_keras.src.backend", "get_default_graph_uid_map")
-    found = [get("object_name_uids") if get else None, older() if older else None]
+    found = []
+    if "keras" in sys.modules:
+        get = optional("keras.src.backend.common.global_state", "get_global_attribute")
+        found.append(get("object_name_uids") if get else None)
+    if "tf_keras" in sys.modules:
+        get = optional("tf_keras.src.backend", "get_default_graph_uid_map")
+        found.append(get() if get else None)
     return [each for each in found if each is not None]

@@ -59,6 +59,7 @@ def _in_a_list() -> bool:
     return TRACKED in vars(obj)
 
 
+@functools.lru_cache(1024)
 def only_tracks(cls: type) -> bool:
     """Whether the children of a class's objects are what they track: nothing is computed."""
     own = [base for base in cls.__mro__ if {CHILDREN, "_checkpoint_dependencies"} & {*vars(base)}]

@@ -409,12 +409,12 @@ class LocalFiles:
             self.remove(path)
 
     def makedirs(self, path: str) -> None:
-        new = [
-            directory for directory in (Path(path), *Path(path).parents) if not directory.exists()
-        ]
+        if os.path.isdir(path):  # noqa: PTH112 (each save asks)
+            return
+        new = [each for each in (Path(path), *Path(path).parents) if not each.exists()]
         Path(path).mkdir(parents=True, exist_ok=True)
-        for directory in new:
-            self.fsync_dir(str(directory.parent))
+        for each in new:
+            self.fsync_dir(str(each.parent))
 
     def free(self, path: str) -> int | None:
         if not hasattr(os, "statvfs"):  # Windows
