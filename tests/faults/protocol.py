@@ -61,18 +61,17 @@ def save_numbered(directory: str, values: Values, files: Files, keep: int | None
     prefix = f"{held.prefix}-{number.value}"
     _save(prefix, values, files, number.mark)
     with contextlib.suppress(CheckpointError):  # it is saved, whatever follows
-        found = held.checkpoints()
+        found = held.checkpoints(names := held.names())
         rules = [Keep(latest=keep)] if keep else []
-        saved = held.saved(found)
-        held.release(found, saved, decide(saved, rules, anchor=0.0))
+        saved = held.saved(found, names)
+        held.release(found, saved, decide(saved, rules, anchor=0.0), names)
     return prefix
 
 
 def delete(prefix: str, files: Files) -> None:
     """Delete a checkpoint."""
     directory, name = os.path.split(prefix)
-    held = Directory(directory, name.rpartition("-")[0], files)
-    held.claim()
+    commit.claim(directory, name.rpartition("-")[0], files)
     commit.delete(prefix, files)
 
 

@@ -108,7 +108,7 @@ def test_what_there_is(files, name, there, highest, tmp_path) -> None:
     found = candidates(str(tmp_path), name)
     assert ", ".join(f"{one.number} {one.state}" for one in found) == there
     assert not name or all(one.prefix.startswith(f"{tmp_path}/{name}-") for one in found)
-    assert not name or highest_number(str(tmp_path), name) == highest
+    assert not name or highest_number([each.name for each in tmp_path.iterdir()], name) == highest
 
 
 # The state file: what TensorFlow's own message says is right

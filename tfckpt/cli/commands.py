@@ -167,6 +167,7 @@ def prune(arguments: Namespace) -> int:
     """Delete, or show what would be deleted; returns 1 if a checkpoint could not be deleted."""
     from tfckpt.manager.directory import Directory
     from tfckpt.manager.retention import decide_by_run, undamaged
+    from tfckpt.stored.commits.commit import claim
     from tfckpt.stored.io.files import files_of
     from tfckpt.tools.listing import freed_by, listing, of_one_name
     from tfckpt.tools.verification import decided
@@ -180,10 +181,10 @@ def prune(arguments: Namespace) -> int:
     failed: dict[str, OSError] = {}
     if yes:
         directory = Directory(path, name, files_of(path))
-        directory.claim()  # also completes interrupted deletions
+        _, names = claim(path, name, directory.files)  # also completes interrupted deletions
         # Another process may have changed the directory.
         found, decision = decided(path, name, rules)
-        failed = directory.release(directory.checkpoints(), undamaged(found), decision)
+        failed = directory.release(directory.checkpoints(names), undamaged(found), decision, names)
     freed = freed_by(found, {*decision.delete} - {*failed})
     if arguments.json:
         show_json(

@@ -393,6 +393,7 @@ class _ManagedDestination(Destination):
         self._directory.describe(record)
 
     def committed(self, record: CommitRecord) -> None:
+        self._directory.add(self.prefix, record)
         self._directory.sweep(self.prefix)
         if self._manager.on_saved is None:
             return

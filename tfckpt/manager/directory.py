@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import os
 import re
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
+from tfckpt.core.inventory import Inventory
 from tfckpt.core.text import no_space
 from tfckpt.errors import CheckpointError, SaveError, TfckptError
 from tfckpt.manager.remarks import Remarks
@@ -31,7 +33,7 @@ from tfckpt.stored.io.files import Files, join
 from tfckpt.stored.io.state_file import STATE_FILE, read_state, write_state
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from tfckpt.live.checkpoint import Checkpoint
     from tfckpt.policy import Keep
@@ -77,9 +79,13 @@ class Directory:
         """The path of a checkpoint up to the dash before its number."""
         return join(self.path, self.checkpoint_name)
 
-    def checkpoints(self) -> list[CheckpointInfo]:
+    def names(self) -> list[str]:
+        """Those of all files in it, which it is listed for."""
+        return discovery.listing(self.path, self.files)
+
+    def checkpoints(self, names: Collection[str] | None = None) -> list[CheckpointInfo]:
         """What the file names say: the oldest first, without those that are torn."""
-        return [one for one in reversed(self._candidates()) if one.state != TORN]
+        return [one for one in reversed(self._candidates(names)) if one.state != TORN]
 
     @property
     def newest(self) -> str:
@@ -87,8 +93,9 @@ class Directory:
         found = (one for one in self._candidates() if one.state == COMMITTED)
         return next((one.prefix for one in found), "")
 
-    def _candidates(self) -> list[CheckpointInfo]:
-        return discovery.candidates(self.path, self.checkpoint_name, self.files)
+    def _candidates(self, names: Collection[str] | None = None) -> list[CheckpointInfo]:
+        names = self.names() if names is None else names
+        return discovery.listed(self.path, names, self.checkpoint_name)
 
     def restorable(self) -> Iterator[tuple[str, str]]:
         """Prefixes in the order in which to try them, ``""`` with the reason not to try one.
@@ -136,23 +143,28 @@ class Directory:
         stamp, row = self._rows.get(one.prefix, (None, None))
         if row is not None and not again:
             return row
-        now = None
-        if self.files.renames:  # else a request for each
-            with contextlib.suppress(OSError):
-                now = self.files.status(record_file.path_of(one.prefix))
+        now = self._stamp(one.prefix)
         if row is None or stamp != now:
             head = _head(one.prefix, self.files)
             row = dataclasses.replace(one, head=head, time=head.time if head else 0.0)
             self._rows[one.prefix] = now, row
         return row
 
-    def saved(self, found: Iterable[CheckpointInfo]) -> list[CheckpointInfo]:
+    def _stamp(self, prefix: str) -> tuple[int, float] | None:
+        """What changes when a checkpoint is saved again; None where that is a request for each."""
+        with contextlib.suppress(OSError):
+            return self.files.status(record_file.path_of(prefix)) if self.files.renames else None
+        return None
+
+    def saved(
+        self, found: Iterable[CheckpointInfo], names: Collection[str] | None = None
+    ) -> list[CheckpointInfo]:
         """Those that rules decide about: :meth:`recorded` with all files, none of which is cut.
 
         Others are neither counted nor deleted.
         """
         rows = self.recorded(found)
-        names = {*self.files.listdir(self.path)} if rows else set[str]()
+        names = {*(self.names() if names is None else names)} if rows else set()
         return [
             one
             for one in rows
@@ -205,6 +217,7 @@ class Directory:
         found: Sequence[CheckpointInfo],
         saved: Iterable[CheckpointInfo],
         decision: Decision,
+        names: Collection[str],
     ) -> dict[str, OSError]:
         """Write the state file, then delete what no rule keeps; prefix → why it is not deleted.
 
@@ -221,56 +234,54 @@ class Directory:
             logging.warning("there is no state file for TensorFlow's tools: %s", error)
         except OSError as error:
             self._is_behind = True
-            failed = dict.fromkeys(filter(self._may_be_named(), decision.delete), error)
+            named = self._state()
+            maybe = (p for p in decision.delete if named is None or os.path.split(p)[1] in named)
+            failed = dict.fromkeys(maybe, error)
             logging.warning(
                 "could not write the state file `checkpoint` for TensorFlow's tools; the next save "
                 "or `sync` tries again, and what the old one names is kept until then: %s",
                 error,
             )
-        names = self._by_number() if deleted else {}
+        of = self._by_number(names) if deleted else {}
         for prefix in decision.delete:
             if prefix in failed:
                 continue
             try:
-                commit.delete(prefix, self.files, names.get(os.path.split(prefix)[1], ()))
+                commit.delete(prefix, self.files, of.get(os.path.split(prefix)[1], ()))
                 self.forget(prefix)
             except OSError as error:
                 failed[prefix] = error
         return failed
 
-    def _by_number(self) -> dict[str, list[str]]:
-        """The names in the directory that begin with that of a checkpoint, by the latter."""
+    def _by_number(self, names: Collection[str]) -> dict[str, list[str]]:
+        """The names that begin with that of a checkpoint, by the latter."""
         of = re.compile(rf"{re.escape(self.checkpoint_name)}-[0-9]+")
         found = dict[str, list[str]]()
-        for name in self.files.listdir(self.path):
+        for name in names:
             if match := of.match(name):
                 found.setdefault(match[0], []).append(name)
         return found
 
-    def _may_be_named(self) -> Callable[[str], bool]:
-        """Whether the state file on disk names a checkpoint, as far as it can be read."""
+    def _state(self) -> dict[str, float] | None:
+        """Name → Unix time of what the state file names; None where that cannot be read."""
         try:
-            state = read_state(self._file(STATE_FILE), self.files)
-        except CheckpointError:
-            return lambda prefix: True
-        paths = (state.model_checkpoint_path, *state.all_model_checkpoint_paths) if state else ()
-        named = {os.path.split(path)[1] for path in paths}
-        return lambda prefix: os.path.split(prefix)[1] in named
-
-    def claim(self) -> int:
-        """Lock the directory for this process and recover interrupted saves.
-
-        Returns:
-            A number; the next save must have a higher one.
-        """
-        return commit.claim(self.path, self.checkpoint_name, self.files)
+            state = read_state(join(self.path, STATE_FILE), self.files)
+        except CheckpointError as error:
+            logging.warning("%s; it will be rewritten", error)
+            return None
+        if state is None:
+            return {}
+        paths = state.all_model_checkpoint_paths
+        names = [os.path.split(path)[1] for path in (*paths, state.model_checkpoint_path)]
+        times = zip(names, state.all_model_checkpoint_timestamps, strict=False)
+        return {**dict.fromkeys(names, time.time()), **dict(times)}
 
     def claim_for(self, nbytes: int) -> None:
-        """:meth:`claim` before a training, checking that a save of ``nbytes`` is possible."""
+        """Lock the directory before a training, and check that a save of ``nbytes`` is possible."""
         try:
-            self.claim()
+            commit.claim(self.path, self.checkpoint_name, self.files)
             if self.files.renames:  # other stores may keep what was only a test
-                commit.begin_named(self._file(".tfckpt.probe"), self.files).give_back()
+                commit.begin_named(join(self.path, ".tfckpt.probe"), self.files).give_back()
         except SaveError:
             raise
         except OSError as error:
@@ -304,29 +315,12 @@ class Directory:
         whole = [one for one in found if one.state != DAMAGED]
         if not whole:
             return
-        times, now = {one.prefix: one.time for one in saved}, time.time()
-        known = self._stamps() if any(one.prefix not in times for one in whole) else {}
-        names = [os.path.split(one.prefix)[1] for one in whole]
-        stamps = [
-            min(times.get(one.prefix, known.get(name, now)), now)
-            for one, name in zip(whole, names, strict=True)
-        ]
+        names, now = [os.path.split(one.prefix)[1] for one in whole], time.time()
+        times = {os.path.split(one.prefix)[1]: one.time for one in saved}
+        if not times.keys() >= {*names}:
+            times = {**(self._state() or {}), **times}
+        stamps = [min(times.get(name, now), now) for name in names]
         write_state(self.path, self.files, names, stamps, last_preserved)
-
-    def _stamps(self) -> dict[str, float]:
-        """Name → Unix time, from the state file; {} if it is missing or damaged."""
-        try:
-            state = read_state(self._file(STATE_FILE), self.files)
-        except CheckpointError as error:
-            logging.warning("%s; it will be rewritten", error)
-            state = None
-        if state is None:
-            return {}
-        names = (os.path.split(path)[1] for path in state.all_model_checkpoint_paths)
-        return dict(zip(names, state.all_model_checkpoint_timestamps, strict=False))
-
-    def _file(self, name: str) -> str:
-        return join(self.path, name)
 
 
 def _head(prefix: str, files: Files) -> CommitRecord | None:
@@ -334,20 +328,6 @@ def _head(prefix: str, files: Files) -> CommitRecord | None:
     with contextlib.suppress(CheckpointError):  # restoring it raises the error
         return record_file.read_head(prefix, files)
     return None
-
-
-class _History(NamedTuple):
-    """What a run goes on with.
-
-    Attributes:
-        run: its id.
-        began: the Unix time.
-        preserved: numbers of the checkpoints that `every_n_hours` keeps for good.
-    """
-
-    run: str
-    began: float
-    preserved: frozenset[int]
 
 
 class RunDirectory(Directory):
@@ -369,7 +349,7 @@ class RunDirectory(Directory):
         self._rules, self._checkpoint, self._given = rules, checkpoint, given
         self._created = time.time()
         self._own: dict[str, None] = {}  # paths that this process has saved, in this order
-        self._known: _History | None = None  # as of the last decision
+        self._known: CommitRecord | None = None  # what the rules go on with after the last decision
         self._remarks = Remarks(rules, given)
 
     @property
@@ -399,9 +379,9 @@ class RunDirectory(Directory):
         """Add to the record of a save what the rules must know after a restart."""
         known = self._known
         if known is None or known.run != record.run:
-            _, known = self._decide(self._decidable(self.checkpoints()))
-        record.best_by, record.run_began = self._monitored(), known.began
-        record.preserved = tuple(sorted(known.preserved))
+            _, known = self._decide(self._now()[2])
+        record.best_by = self._monitored()
+        record.run_began, record.preserved = known.run_began, known.preserved
 
     def _run(self, *, begin: bool = False) -> str:
         """The id of the run that saves into the directory; "" where none has begun."""
@@ -413,40 +393,44 @@ class RunDirectory(Directory):
 
     def retention(self) -> Decision:
         """What is kept and what is deleted; of the newest run where none has begun."""
-        return self._decide(self._decidable(self.checkpoints()))[0]
+        return self._decide(self._now()[2])[0]
 
-    def _decidable(self, found: Sequence[CheckpointInfo]) -> list[CheckpointInfo]:
-        """Without rules nothing is deleted, so that no file is looked at again."""
-        return self.saved(found) if self._rules else self.recorded(found, again=False)
+    def _now(self) -> tuple[list[str], list[CheckpointInfo], list[CheckpointInfo]]:
+        """The names in it, its checkpoints, and those that rules decide about.
 
-    def _decide(self, saved: Sequence[CheckpointInfo]) -> tuple[Decision, _History]:
-        newest = reversed(saved)
-        run = self._run() or next((one.record.run for one in newest if one.record.run), "")
+        Without rules nothing is deleted, so that no file is looked at again.
+        """
+        found = self.checkpoints(names := self.names())
+        saved = self.saved(found, names) if self._rules else self.recorded(found, again=False)
+        return names, found, saved
+
+    def _decide(self, saved: Sequence[CheckpointInfo]) -> tuple[Decision, CommitRecord]:
+        """The decision, and what the next record of the run says of it."""
+        records = [one.record for one in reversed(saved)]
+        run = self._run() or next((one.run for one in records if one.run), "")
         if (known := self._known) is None or known.run != run:
-            last = next((one.record for one in reversed(saved) if one.record.run == run), None)
-            began = last.run_began if last else None
-            preserved = frozenset(last.preserved if last else ())
-            known = _History(run, self._created if began is None else began, preserved)
+            known = next((one for one in records if one.run == run), CommitRecord())
+        began = self._created if known.run_began is None else known.run_began
         decision = decide(
             saved,
             self._rules,
-            anchor=min(known.began, time.time()),
+            anchor=min(began, time.time()),
             preserved=known.preserved,
             run=run,
             restored=self._restored_before(saved, run),
         )
-        return decision, known._replace(preserved=decision.preserved)
+        preserved = tuple(sorted(decision.preserved))
+        return decision, CommitRecord(run=run, run_began=began, preserved=preserved)
 
     def _restored_before(self, saved: Sequence[CheckpointInfo], run: str) -> str:
         """The restored checkpoint, while newer ones of its run that it was preferred to exist."""
         source = self._checkpoint._lineage.source_of(f"{self.prefix}-1")
         prefix = join(self.path, os.path.split(source)[1])
-        chosen = next((one for one in saved if one.prefix == prefix), None)
-        if chosen is None:
+        newer = itertools.dropwhile(lambda one: one.prefix != prefix, saved)
+        if next(newer, None) is None:
             return ""
-        newer = saved[saved.index(chosen) + 1 :]
         others = (one for one in newer if one.record.run == run and one.prefix not in self._own)
-        return chosen.prefix if any(others) else ""
+        return prefix if any(others) else ""
 
     def beside(self) -> Iterator[str]:
         """The warning for a new run beside checkpoints of another one."""
@@ -456,18 +440,27 @@ class RunDirectory(Directory):
             return
         yield from self._remarks.beside(saved)
 
+    def add(self, prefix: str, record: CommitRecord) -> None:
+        """Add what this process has just committed, so that nothing of it is read."""
+        head = dataclasses.replace(record, inventory=Inventory(prefix, {}))
+        row = CheckpointInfo(prefix, record.number, COMMITTED, head, time=record.time)
+        self._own[prefix] = None
+        self.forget(prefix)  # a record of the same number may be cached
+        with contextlib.suppress(OSError):
+            if self.files.renames:
+                files = [join(self.path, name) for name in record.files]
+                self._lengths[prefix] = {file: self.files.status(file)[0] for file in files}
+            self._rows[prefix] = self._stamp(prefix), row
+
     def sweep(self, path: str) -> None:
         """Delete what no rule keeps; the checkpoint is committed even if this fails."""
-        self._own[path] = None
-        self.forget(path)  # a record of the same number may be cached
         try:
-            found = self.checkpoints()
-            saved = self._decidable(found)
+            names, found, saved = self._now()
             decision, self._known = self._decide(saved)
         except CheckpointError as error:
             logging.warning("%s is saved, but no old checkpoint was deleted: %s", path, error)
             return
-        failed = self.release(found, saved, decision)
+        failed = self.release(found, saved, decision, names)
         for prefix in decision.delete:
             if prefix in failed:
                 reason = failed[prefix]
@@ -482,9 +475,9 @@ class RunDirectory(Directory):
 
     def mend_state(self) -> None:
         """Write the state file if the newest checkpoint is not in it, as after a failed write."""
-        found = self.checkpoints()
-        if found and not self._may_be_named()(found[-1].prefix):
-            saved = self._decidable(found)
+        found, state = self.checkpoints(), self._state()
+        if found and state is not None and os.path.split(found[-1].prefix)[1] not in state:
+            _, found, saved = self._now()
             decision, _ = self._decide(saved)
             with contextlib.suppress(OSError, SaveError):  # the next save tries again
                 self.write_state(found, saved, decision.last_preserved)

@@ -124,11 +124,12 @@ def _listed(
                 state = UNCOMMITTED if stored.kind == UNCOMMITTED else state
                 problem = _missing(stored.values.missing_files)
         else:
-            with Bundle.open(prefix, files) as bundle:
-                lost = (join(directory, file) for file in head.files if file not in names)
-                problem = _missing(dict.fromkeys([*bundle.missing_files, *lost]))
-                if bundle.digest != head.index_sha256:  # another program has written over it
-                    state, head = FOREIGN, None
+            lost = [join(directory, file) for file in head.files if file not in names]
+            if record_file.index_digest(prefix, files) != head.index_sha256:
+                with Bundle.open(prefix, files) as bundle:  # another program has written over it
+                    lost = [*dict.fromkeys([*bundle.missing_files, *lost])]
+                state, head = FOREIGN, None
+            problem = _missing(lost)
     except UnsupportedCheckpointError as error:  # newer tfckpt, or unsupported format
         problem, readable = str(error), False
     except CheckpointError as error:

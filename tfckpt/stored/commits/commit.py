@@ -28,7 +28,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import threading
 import weakref
 from functools import cached_property
 from pathlib import Path
@@ -45,7 +44,7 @@ from tfckpt.errors import (
 from tfckpt.stored.bundles.bundle import Bundle, data_path, index_path
 from tfckpt.stored.commits import record_file
 from tfckpt.stored.commits.record_file import DRAFT, MARK, PART, is_part, parse
-from tfckpt.stored.commits.writer_lock import WriterLock
+from tfckpt.stored.commits.writer_lock import WriterLock, mutex, of_process
 from tfckpt.stored.io import limits
 from tfckpt.stored.io.files import (
     LOCAL,
@@ -71,19 +70,7 @@ _MOVE = b"move "
 _UNDONE = b"undone"
 # The marks of this process, which stores do not lock; one that an interrupt drops is free again.
 _held: weakref.WeakValueDictionary[str, Mark] = weakref.WeakValueDictionary()
-_mutex = threading.Lock()
-
-
-def _forget() -> None:
-    """In a forked child: the marks are its parent's."""
-    _held.clear()
-    _mutex.release()
-
-
-if hasattr(os, "register_at_fork"):  # not on Windows
-    os.register_at_fork(
-        before=_mutex.acquire, after_in_parent=_mutex.release, after_in_child=_forget
-    )
+of_process.append(_held)
 
 
 class Mark:
@@ -97,7 +84,8 @@ class Mark:
 
     def __init__(self, prefix: str, files: Files, new: bytes | None = None) -> None:
         self.prefix, self.files, self.path = prefix, files, prefix + MARK
-        with _mutex:
+        self.alone = False  # whether no file had this name when it was taken
+        with mutex:
             if _held.setdefault(self.path, self) is not self:
                 raise BlockingIOError(self.path)
         try:
@@ -210,7 +198,7 @@ def saving(prefix: str, files: Files = LOCAL, mark: Mark | None = None) -> Itera
             save.undo(error)
             raise
         with contextlib.suppress(OSError):  # it is committed; the next one ends the rest
-            _end(held)
+            _end(held, save.written if held.alone else None)
 
 
 class Saving:
@@ -229,6 +217,8 @@ class Saving:
     def taken(self) -> frozenset[int]:
         """The total numbers of data files of this name, which the new ones must not have."""
         parent, name = os.path.split(self._mark.prefix)
+        if self._mark.alone:
+            return frozenset()
         names = _beginning_with(name, parent, self._mark.files)
         return frozenset(filter(None, (record_file.shards_of(other, name) for other in names)))
 
@@ -238,6 +228,12 @@ class Saving:
         self._others = _others(self._mark.prefix, self._mark.files)
         data = [data_path(name, number, num_shards) for number in range(num_shards)]
         return tuple(sorted([*data, *self._others]))
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """The names of what the save has written, besides index and record."""
+        name = os.path.split(self._mark.prefix)[1]
+        return (name + PART, *(self._record.files if self._record else ()))
 
     def commit(self, record: CommitRecord, index: bytes) -> None:
         """Commit the :meth:`files` of the record, which are on disk, with their index."""
@@ -499,37 +495,39 @@ def _move(mark: Mark) -> None:
         files.fsync_dir(parent)
 
 
-def claim(directory: str, checkpoint_name: str | None, files: Files) -> int:
+def claim(directory: str, checkpoint_name: str | None, files: Files) -> tuple[int, list[str]]:
     """Lock a directory for writes by this process, and end what dead processes have begun.
 
     Where locks do not tell who is alive, only numbered checkpoints of that name are recovered.
-    Returns the highest number recovered in an object store, otherwise 0. The writer there may still
-    be alive, or its requests arrive late, so that number must not be used again.
+    Returns the highest number recovered in an object store, otherwise 0, and the names in the
+    directory. The writer there may still be alive, or its requests arrive late, so that number must
+    not be used again.
     """
     files.makedirs(directory or ".")
     if isinstance(files, LocalFiles):  # other file systems have no locks
         WriterLock(directory or ".").acquire()
     numbered = re.compile(re.escape(checkpoint_name or "") + r"-([0-9]{1,18})")
     recovered = [0]
-    for name in _unfinished(directory, files):
+    names = files.listdir(directory)
+    for name in (unfinished := _unfinished(names)):
         if name.endswith((MARK, DRAFT)):
             match = numbered.fullmatch(of := name.rpartition(".tfckpt.")[0])
             recovered += [int(match[1])] if match else []
             recover(join(directory, of), files, mine=match is not None)
         else:
             _remove(join(directory, name), files)
-    return 0 if files.renames else max(recovered)
+    names = files.listdir(directory) if unfinished else names
+    return 0 if files.renames else max(recovered), names
 
 
 def sweep(directory: str, files: Files) -> None:
     """:func:`claim` for a command that changes nothing else, if there is anything to recover."""
-    if _unfinished(directory, files):
+    if _unfinished(files.listdir(directory)):
         claim(directory, None, files)
 
 
-def _unfinished(directory: str, files: Files) -> list[str]:
+def _unfinished(names: Collection[str]) -> list[str]:
     """Marks, drafts, and state files and marks that a dead process did not write to their ends."""
-    names = files.listdir(directory)
     half = [(name, abandoned(name) or "") for name in names if name.endswith(".tmp")]
     found = [name for name, of in half if of == STATE_FILE or of.endswith(MARK)]
     return found + [name for name in names if name.endswith((MARK, DRAFT))]

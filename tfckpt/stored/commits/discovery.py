@@ -122,7 +122,7 @@ def candidates(
     ``checkpoint_name`` is the part before the number, None for any. Names are not patterns:
     ``run[1]`` is the directory of that name.
     """
-    return listed(directory, _listing(directory, files), checkpoint_name)
+    return listed(directory, listing(directory, files), checkpoint_name)
 
 
 def listed(
@@ -156,10 +156,8 @@ def listed(
     return sorted(result, key=operator.attrgetter("number", "prefix"), reverse=True)
 
 
-def highest_number(
-    directory: str, checkpoint_name: str = "ckpt", files: Files = LOCAL, suffix: str = ""
-) -> int:
-    """The highest number in any file name with this checkpoint name; 0 where there is none.
+def highest_number(names: Iterable[str], checkpoint_name: str = "ckpt", suffix: str = "") -> int:
+    """The highest number in file names with this checkpoint name; 0 where there is none.
 
     Unfinished and orphaned files count, so a save with a higher number overwrites nothing: no
     index, orphaned data file, record or mark of an interrupted save. With ``suffix``, only names
@@ -167,11 +165,12 @@ def highest_number(
     """
     end = rf"{re.escape(suffix)}\Z" if suffix else "(?![0-9])"
     used = re.compile(rf"{re.escape(checkpoint_name)}-([0-9]{{1,18}}){end}")
-    matches = map(used.match, _listing(directory, files))
+    matches = map(used.match, names)
     return max((int(match[1]) for match in matches if match), default=0)
 
 
-def _listing(directory: str, files: Files) -> list[str]:
+def listing(directory: str, files: Files) -> list[str]:
+    """The names in a directory; [] where there is none."""
     with reading(directory):
         try:
             return files.listdir(directory)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.errors import SaveError
 from tfckpt.stored.commits.commit import Mark, begin, begin_named, claim
-from tfckpt.stored.commits.discovery import TORN, candidates, highest_number
+from tfckpt.stored.commits.discovery import TORN, highest_number, listed
 from tfckpt.stored.commits.record_file import MARK
 
 if TYPE_CHECKING:
@@ -52,11 +52,11 @@ def take_number(
     ``counter`` is ``save_counter`` before the save, ``chosen`` a number to use instead.
     """
     directory, name = os.path.split(file_prefix)
-    last = claim(directory, name, files)
     if chosen is not None:
-        found = (one.number for one in candidates(directory, name, files) if one.state != TORN)
+        last, names = claim(directory, name, files)
+        found = (one.number for one in listed(directory, names, name) if one.state != TORN)
         last = max(last, next(found, None) or 0)
-        last = max(last, highest_number(directory, name, files, MARK))  # of running saves
+        last = max(last, highest_number(names, name, MARK))  # of running saves
         if chosen < last:
             raise SaveError(
                 f"{file_prefix}-{chosen}: not saved: {name}-{last} exists and would be restored "
@@ -65,10 +65,13 @@ def take_number(
             )
         return SaveNumber(chosen, counter + 1, begin_named(f"{file_prefix}-{chosen}", files))
     with _lock:  # a thread sees the mark of each that came before it, or the checkpoint
-        last = max(counter, last, _tried.get(file_prefix, 0))
+        last, names = claim(directory, name, files)
+        last = max(counter, last, _tried.get(file_prefix, 0), highest_number(names, name))
         while True:
-            last = max(last, highest_number(directory, name, files)) + 1
+            last += 1
             if not files.renames:
                 _tried[file_prefix] = last
             with contextlib.suppress(FileExistsError):  # another process has just taken it
-                return SaveNumber(last, last, begin(f"{file_prefix}-{last}", files))
+                mark = begin(f"{file_prefix}-{last}", files)
+                mark.alone = files.renames
+                return SaveNumber(last, last, mark)

@@ -22,7 +22,7 @@ import socket
 import sys
 import threading
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from absl import logging
@@ -31,14 +31,19 @@ from tfckpt.errors import InUseError, SaveError
 from tfckpt.stored.io.files import join
 from tfckpt.stored.io.locks import FileLock, NotAFileError
 
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
 LOCK_FILE = ".tfckpt.lock"
 
 _MAX_BYTES = 4096
 _MAX_COMMAND = 500
 _MAX_PID = 1 << 31
 
-_mutex = threading.RLock()
+mutex = threading.RLock()
 _locks: dict[str, FileLock] = {}  # path → lock; a directory may have two paths
+of_process: list[MutableMapping[str, Any]] = [_locks]
+"""What this process holds, and a forked child does not."""
 
 
 class WriterLock:
@@ -61,7 +66,7 @@ class WriterLock:
         It is taken again where the directory was moved or the lock file deleted. Returns whether
         this call took it.
         """
-        with _mutex:
+        with mutex:
             own = _locks.get(self._path)
             if own is not None and (own.unlockable or own.is_at(self._path)):
                 return False
@@ -76,7 +81,7 @@ class WriterLock:
 
     def release(self) -> None:
         """Let other processes save; affects every user of this lock in this process."""
-        with _mutex:
+        with mutex:
             own = _locks.get(self._path)
             if own is None:
                 return
@@ -184,12 +189,10 @@ def _beginning(path: str) -> bytes:
 
 
 def _forget() -> None:
-    """In a forked child: the locks are its parent's."""
-    _locks.clear()
-    _mutex.release()
+    for each in of_process:
+        each.clear()
+    mutex.release()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows
-    os.register_at_fork(
-        before=_mutex.acquire, after_in_parent=_mutex.release, after_in_child=_forget
-    )
+    os.register_at_fork(before=mutex.acquire, after_in_parent=mutex.release, after_in_child=_forget)
