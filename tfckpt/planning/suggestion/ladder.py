@@ -348,9 +348,10 @@ class Ladder:
         """Whether nothing speaks against pairing two rows one by one."""
         if any(self._is_another(a, b) or (a.kind != b.kind and not across) for a, b in rows):
             return False
-        each = ((a, b) if bool(a.inner) == bool(b.inner) else _unwrapped(a, b) for a, b in rows)
-        created = sorted((a.created, b.created) for a, b in each if a.created >= 0 <= b.created)
-        if not _rising([b for _, b in created]) or _jumping(rows):
+        each = [(a, b) if bool(a.inner) == bool(b.inner) else _unwrapped(a, b) for a, b in rows]
+        created = _created(each)
+        inside = _created([_unwrapped(a, b) for a, b in rows])
+        if not (_rising(created) and _rising(inside)) or _jumping(rows):
             return False
         if len(rows) == 1:
             return True
@@ -441,8 +442,13 @@ def _kind(held: Container) -> str:
     return held.kind if held.kind not in (ATTRIBUTES, DICT) else LIST if numbered else DICT
 
 
-def _rising(numbers: Sequence[int]) -> bool:
-    return all(a <= b for a, b in itertools.pairwise(numbers))
+def _created(rows: Rows) -> list[tuple[int, int]]:
+    """When they were created, in the order of the stored ones."""
+    return sorted((a.created, b.created) for a, b in rows if a.created >= 0 <= b.created)
+
+
+def _rising(created: Sequence[tuple[int, int]]) -> bool:
+    return all(a[1] <= b[1] for a, b in itertools.pairwise(created))
 
 
 def _jumping(rows: Rows) -> bool:
