@@ -82,6 +82,12 @@ def test_the_chief_alone_writes(came) -> None:
     assert [worker["passed over"][2] for worker in came] == [2.0, 2.0]
 
 
+def test_a_directory_of_a_worker_is_there_to_be_removed_and_a_line_says_where(came, root) -> None:
+    own, latest = f"{root}/workertemp_1/tutorial", f"{root}/tutorial/ckpt-6"
+    line = f"{own}: only the chief writes, into {root}/tutorial: restore from there\n"
+    assert [worker["tutorial"] for worker in came] == [[latest, "", True], [latest, line, False]]
+
+
 def test_a_signal_to_one_ends_all_after_one_save(came) -> None:
     assert [worker["stopped"] for worker in came] == [[4, 143, ["ckpt-1"]]] * 2
     assert [worker["stopped late"] for worker in came] == [[5, 143, ["ckpt-1"]]] * 2

@@ -252,6 +252,31 @@ def test_start_over_restores_nothing_and_saves_go_on(run, capsys) -> None:
     assert int(model.optimizer.iterations.numpy()) == 3 * STEPS
 
 
+EARLIER: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "trained by the same model": lambda model, old, new: model,
+    "and restored into a new one": lambda model, old, new: tfckpt.restore(old, new) and new,
+    "restored by a checkpoint": lambda model, old, new: (
+        tfckpt.Checkpoint(model=new).restore(old) and new
+    ),
+}
+
+
+@pytest.mark.parametrize("earlier", EARLIER.values(), ids=EARLIER)
+def test_start_over_deletes_nothing_of_another_run(runs, tmp_path, capsys, earlier) -> None:
+    def resumed(model: Any, **more: Any) -> Any:
+        where = {"directory": str(tmp_path / "run")}
+        manager = {**where, "save": {"every_epochs": 1}, "keep": [{"latest": 2}]}
+        config = {"version": 1, "restore": {**where, "if_none": "initialize"}, "manager": manager}
+        return tfckpt.from_config(config, model=model).callback(**more)
+
+    fit(model := runs(keras)()[0], 3, resumed(model))
+    newest = tfckpt.list_checkpoints(tmp_path / "run")[0].prefix
+    model = earlier(model, newest, runs(keras)()[0])
+    assert fit(model, 3, resumed(model, start_over=True)) == [0, 1, 2]
+    assert [one.number for one in tfckpt.list_checkpoints(tmp_path / "run")] == [6, 5, 3, 2]
+    assert "another run, which this run does not resume and never deletes" in capsys.readouterr().out
+
+
 def test_resume_saves_every_so_many_epochs_with_what_is_to_be_recorded(runs, tmp_path) -> None:
     model, _ = runs(keras)()
     place, note = tmp_path / "noted", {"commit": "a1b2", "seeds": (1, 2)}

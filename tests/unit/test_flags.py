@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import tensorflow as tf
 from absl import flags
-from omegaconf import OmegaConf
 
 import tfckpt
 
@@ -95,8 +94,9 @@ def test_argparse_and_omegaconf_need_no_flag_of_their_own(tmp_path, monkeypatch)
     step = tf.Variable(0)
     known = parser.parse_args(["--checkpoint", "good.yaml"])
     assert tfckpt.from_config(known.checkpoint, step=step).config.restore.path == "zoo/x"
+    omegaconf = pytest.importorskip("omegaconf")
     text = "runs: runs/omega\ncheckpoint:\n  version: 1\n  manager:\n    directory: ${runs}/a\n"
-    config = OmegaConf.create(text + "    keep: [{latest: 2}]\n")
+    config = omegaconf.OmegaConf.create(text + "    keep: [{latest: 2}]\n")
     run = tfckpt.from_config(config.checkpoint, step=step)
     assert (run.config.manager.directory, run.config.manager.keep[0].latest) == ("runs/omega/a", 2)
     config.checkpoint.manager.keep[0].latest = "x"

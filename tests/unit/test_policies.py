@@ -149,7 +149,8 @@ WHOLE = [
     ("a: b: c\n", "in quotes", 1), ("a: 'b' c\n", "in quotes", 1),
     ("exclude: [**/bias]", '"**/bias"', 1), ("exclude: *", '"**/bias"', 1),
     ("exclude:\n  - *.bias", '"**/bias"', 2), (r'exclude: ["re:model/\d+"]', "single quotes", 1),
-    ("exclude: [model/[ab]/x]", "in quotes", 1), ("exclude: @x", "in quotes", 1),
+    ("a: {b: ${C}/d}", "{path: '${ZOO}/ckpt-900'}", 1), ("exclude: [model/[ab]/x]", "in quotes", 1),
+    ("exclude: @x", "in quotes", 1),
 ]  # fmt: skip
 
 
@@ -258,6 +259,7 @@ rename: [{checkpoint: a, model: [b, b]}] ! `model` has b twice
 rename: [{checkpoint: a/*, model: [b/*, c]}] ! same wildcards
 assert: nontrivial ! did you mean `nontrivial_match`
 min_restored: 2 !! expected at most 1
+min_restored: 90 ! it is a fraction: 0.9 for 90 %
 min_restored: '0.5' ! expected a number, found the text '0.5'
 allow_empty: 1 ! expected true or false, found the number 1
 match: [] ! `match` is empty
@@ -266,6 +268,9 @@ training_state: [callbacks] ! `callbacks` needs `epoch`
 lock: a.json ! lock: unknown key
 ema: only ! ema: `ema` is `prefer`, or left out
 build: {model: {shape: [0]}} ! build.model.shape[0]
+build: {model: [null, 4]} ! write it as {shape: [null, 4]}
+rename: {a: b} ! write a list: [{checkpoint: a, model: b}]
+rename: [{from: a, to: b}] ! a rename is {checkpoint: model/old/**, model: model/new/**}
 build: {model: {shape: [1], dtype: float}} ! build.model.dtype
 optimizer: {slots: keep} ! 'restore' or 'reset'
 assert_consumed: true ! write `assert: consumed`
@@ -317,6 +322,9 @@ average: [a, b] ! average the checkpoints in ten lines of Python, docs/transform
     "manager: {directory: a, save: {%s}}": r"""
 every_steps: 0 !! expected more than 0
 every_steps: true ! expected a whole number, found true
+every_steps: '500' ! write 500
+every_steps: 1.0e+3 ! write 1000
+every: 500 ! did you mean `every_epochs` or `every_minutes` or `every_steps`?
 every_minutes: 0 !! every_minutes: expected more than 0, found the number 0
 every_minutes: '5' ! expected a number, found the text '5'
 on_signal: SIGTERM ! expected a list, found the text 'SIGTERM'
@@ -354,6 +362,11 @@ every_hours: 12 ! did you mean `every_n_hours`
 """,
     "manager: {directory: a, %s}": r"""
 every_steps: 5 ! write `save: {every_steps: 5}`
+save_every: 7 ! write `save: {every_steps: 7}`
+save_freq: 7 ! write `save: {every_steps: 7}`
+save_freq: epoch ! write `save: {every_epochs: 1}`
+period: 3 ! write `save: {every_epochs: 3}`
+dir: a ! did you mean `directory`?
 save_best_only: true ! write `keep: [{latest: 3}, {best: 1, monitor: val_loss}]`
 monitor: val_loss ! write `keep: [{latest: 3}, {best: 1, monitor: val_loss}]`
 exclude: [a] ! write `exclude: [a]` into a policy
@@ -372,6 +385,9 @@ max_to_keep: 3, keep: [{latest: 3}] ! both say
 directory: a ! write `manager: {directory: a}` or `restore: {directory: a}`
 manager: {keep: []} ! directory: the key is missing
 restor: {} !! unknown key
+restore: zoo/ckpt-1 ! write it as {path: zoo/ckpt-1}
+restore: zoo ! write it as {directory: zoo}
+version: 2 ! write `version: 1`
 restore: own ! `own` is the directory of the `manager`, and the config has none
 manager: {directory: a}, restore: owned !! expected a mapping, found the text 'owned'
 manager: {directory: a}, restore: {first_of: [none]} !! expected a mapping, found the text 'none'

@@ -7,6 +7,7 @@ import yaml
 from zoo.entries import OPTIMIZER, layer, sequence, slots, weights
 
 from tfckpt.core.inventory import Entry, Inventory, Role
+from tfckpt.live.advice import PolicyCall
 from tfckpt.planning import make_plan
 from tfckpt.planning.suggestion import suggest
 from tfckpt.policy import Policy, load_policy
@@ -125,9 +126,10 @@ CHOICES = {
          '- {checkpoint: "model/b/**", model: "model/d/**"}']),
     "many": (
         model(**{f"x{n}": SQUARE for n in range(9)}), model(c=SQUARE, d=SQUARE), None,
-        ["each may be one of model/x0, model/x1, model/x2, model/x3, model/x4 and 4 more",
-         "if model/c is the checkpoint's model/x7, model/d is the checkpoint's model/x8; model/x0, "
-         "model/x1, model/x2 and 4 more of the checkpoint are left out"]),
+        ["each may be one of model/x{0…8} of the checkpoint, or new",
+         "if model/c is the checkpoint's model/x7, model/d is the checkpoint's model/x8; "
+         'model/x{0…6} of the checkpoint are left out',
+         'exclude_checkpoint: ["model/x[0-6]/**"]']),
     "one layer more among equals": (
         MORE, inventory(model(a=SQUARE, b=SQUARE, c=SQUARE, d=HEAD), "a", "b", "c", "d"),
         dict.fromkeys(("model/a", "model/b", "model/c"), ("model/dense", "model/dense_1")),
@@ -217,7 +219,7 @@ def test_thousands_of_layers_are_one_question():
     stored, live = (model(**{f"{name}{n}": SQUARE for n in range(3000)}) for name in ("old", "x"))
     suggestion, text = found(stored, live[2:])
     assert len(suggestion.choices) == 2999
-    assert "model/x4, model/x5 and 2,994 more: each may be one of model/old0" in text
+    assert "model/x{1…2999}: each may be one of model/old{0…2999} of the checkpoint" in text
 
 
 def test_a_vocabulary_of_another_size_needs_its_words():
@@ -239,9 +241,8 @@ def test_rules_that_a_policy_has_already_are_not_shown_as_if_they_replaced_it():
     suggestion, text = found(stored, live, name="mine", exclude_checkpoint=["model/x/**"])
     assert text.startswith("with this added, the policy restores 2 of 4 values; model/h stays")
     assert "model/x" not in suggestion.yaml
-    names = {}
-    exec(f"policy = {suggestion.python}", names)
-    assert make_plan(load_policy(names["policy"]), stored, live).ok
+    keys = eval(PolicyCall("dict", ()).by(suggestion.keys))
+    assert make_plan(load_policy(keys), stored, live).ok
 
 
 def test_depthwise_kernels_of_pytorch_have_an_order_of_their_own():

@@ -195,8 +195,8 @@ def test_a_rate_of_the_code_that_is_replaced_is_said(flavour, tmp_path, capsys, 
     assert report.to_json()["replaced"] == [shown]
     path, (model, _) = str(tmp_path / "run" / "ckpt-1"), again(0.5)  # the drop-in classes warn
     report = tfckpt.Checkpoint(model=model).restore(path).report
-    policy = 'policy={"optimizer": {"hyperparameters": "config"}}'
-    assert warnings() == [f"{path}: {RATE}: `tfckpt.restore({path!r}, model=…, {policy})`"]
+    keys = 'optimizer={"hyperparameters": "config"}'
+    assert warnings() == [f"{path}: {RATE}: `tfckpt.restore({path!r}, model=model, {keys})`"]
     assert report.replacements == RATE
     checkpoint = tfckpt.Checkpoint(model=again(0.5)[0])
     tfckpt.CheckpointManager(checkpoint, tmp_path / "run", 3).restore_or_initialize()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import io
+import logging
 import signal
 import time
 from functools import partial
@@ -95,11 +97,29 @@ def agree(strategy: Any, index: int, root: str) -> dict[str, Any]:
         time.sleep(LATE)
     trying("late", manager.save)
     trying("after it", manager.save)
+    came["tutorial"] = tutorial(checkpoint, index, root)
     came["taken up"] = taken_up(model, index, root)
     came["seen"] = sorted(each.name for each in Path(f"{root}/run").iterdir())
     came["stopped"] = stopped(model, index, f"{root}/stopped", late=False)
     came["stopped late"] = stopped(model, index, f"{root}/stopped-late", late=True)
     return came
+
+
+def tutorial(checkpoint: Any, index: int, root: str) -> Any:
+    """TensorFlow's for several workers: each but the chief has a directory, and removes it."""
+    own = f"{root}/workertemp_{index}/tutorial" if index else f"{root}/tutorial"
+    said, handler, log = io.StringIO(), logging.StreamHandler(), logging.getLogger("absl")
+    handler.setStream(said)
+    log.addHandler(handler)
+    manager = tfckpt.CheckpointManager(checkpoint, own, max_to_keep=1)
+    for _ in range(2):
+        manager.save()
+        if index:
+            tf.io.gfile.rmtree(own)
+    log.removeHandler(handler)
+    latest = tf.train.latest_checkpoint(f"{root}/tutorial")
+    checkpoint.restore(latest).assert_consumed()
+    return [latest, said.getvalue(), Path(own).exists()]
 
 
 def taken_up(model: Any, index: int, root: str) -> Any:

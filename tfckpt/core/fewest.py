@@ -50,8 +50,8 @@ def selecting(names: Collection[str], others: Collection[str]) -> list[str]:
     ['model/head/**', 'step']
     >>> selecting({"model/a/bias", "model/b/bias"}, {"model/a/kernel", "model/b/kernel"})
     ['**/bias']
-    >>> selecting({f"model/a/{n}/w" for n in (0, 1, 10)}, {"model/a/b/w"})
-    ['model/a/0/**', 'model/a/1/**', 'model/a/10/**']
+    >>> selecting({f"model/a/{n}/w" for n in range(12)}, {"model/a/12/w", "model/a/b/w"})
+    ['model/a/[0-9]/**', 'model/a/1[01]/**']
     """
     ordered = sorted(others)
     kept = set(map(last_word, ordered))
@@ -72,8 +72,42 @@ def selecting(names: Collection[str], others: Collection[str]) -> list[str]:
         exact_ones = list(dict.fromkeys(each))
         many = len(exact_ones) > 1 + several.endswith("/**")
         alone = many and not any(map(Selector(several).matches, ordered))
-        found += [several] if alone else exact_ones
+        found += [several] if alone else _by_digits(exact_ones)
     return found
+
+
+def _by_digits(exact: Sequence[str]) -> list[str]:
+    """Selectors that differ in the digits of one number, by classes of digits.
+
+    >>> _by_digits([f"b_{n}/**" for n in (0, 1, 10, 12, 13, 20, 22, 23)])
+    ['b_[01]/**', 'b_[12][023]/**']
+    """
+    rows = [re.split(r"(\d+)", text) for text in exact]
+    vary = [at for at, column in enumerate(zip(*rows, strict=False)) if len({*column}) > 1]
+    if len(vary) != 1 or len({*map(len, rows)}) > 1:
+        return [*exact]
+    numbers = [row[vary[0]] for row in rows]
+    before, after = ("".join(part) for part in (rows[0][: vary[0]], rows[0][vary[0] + 1 :]))
+    columns = dict.fromkeys(tuple(number) for number in numbers)
+    for at in range(max(map(len, numbers)) - 1, -1, -1):
+        alike: dict[tuple[int, tuple[str, ...]], list[str]] = {}
+        for digits in columns:
+            if at < len(digits):
+                rest = (len(digits), (*digits[:at], *digits[at + 1 :]))
+                alike.setdefault(rest, []).append(digits[at])
+        shorter = [digits for digits in columns if at >= len(digits)]
+        merged = [(*rest[:at], _class(each), *rest[at:]) for (_, rest), each in alike.items()]
+        columns = dict.fromkeys((*shorter, *merged))
+    return [f"{before}{''.join(digits)}{after}" for digits in columns]
+
+
+def _class(digits: Sequence[str]) -> str:
+    """The glob of one digit of these; some may be classes already."""
+    if len(digits) == 1:
+        return digits[0]
+    found = sorted(digits)
+    run = found == [str(n) for n in range(int(found[0]), int(found[-1]) + 1)]
+    return f"[{found[0]}-{found[-1]}]" if run and len(found) > 2 else f"[{''.join(found)}]"
 
 
 def _scope(name: str, others: Sequence[str]) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 _SHOWN = 3
+_BEGINNING = 3
 LIKE = 0.6
 _LIKE_PATHS = 0.75
 _ABOVE = 4
@@ -49,6 +50,15 @@ def near_words(word: str, words: Iterable[str], most: int = 1, likeness: float =
     return difflib.get_close_matches(word[:100], list(words), most, likeness)
 
 
+def begun(word: str, words: Iterable[str]) -> list[str]:
+    """The words that one is the beginning of.
+
+    >>> begun("every", ["every_steps", "every_epochs", "on_signal"])
+    ['every_steps', 'every_epochs']
+    """
+    return [each for each in words if len(word) >= _BEGINNING and each.startswith(word)]
+
+
 def did_you_mean(word: str, valid: Iterable[str]) -> str:
     """A hint for a key or value of a config: the nearest valid word, or all of them.
 
@@ -56,8 +66,8 @@ def did_you_mean(word: str, valid: Iterable[str]) -> str:
     ('did you mean `include`?', 'use one of `read`')
     """
     words = sorted(valid)
-    if near := near_words(word, words):
-        return f"did you mean `{near[0]}`?"
+    if near := begun(word, words) or near_words(word, words):
+        return f"did you mean {' or '.join(f'`{each}`' for each in near)}?"
     return f"use one of {', '.join(f'`{each}`' for each in words)}" if words else ""
 
 

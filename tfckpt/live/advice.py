@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
+import sys
+from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 from absl import logging
 
 from tfckpt.core.names import MODEL
+from tfckpt.core.text import WIDTH
 from tfckpt.errors import RefusedError, RestoreError
 from tfckpt.live.inventory import is_model
 from tfckpt.planning.checks.step import SAVE_COUNTER
@@ -37,7 +41,7 @@ if TYPE_CHECKING:
     from tfckpt.planning.suggested import Suggestion
 
 _WITHOUT_COUNTER = Policy(name="strict", api="read")
-_KEEPS_SETTINGS = '"optimizer": {"hyperparameters": "config"}'
+_KEEPS_SETTINGS = {"optimizer": {"hyperparameters": "config"}}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,32 +58,55 @@ class PolicyCall:
     @classmethod
     def of(cls, prefix: str, objects: Mapping[str, Any], root: Any) -> PolicyCall:
         """From the arguments of the drop-in class."""
-        model = ["…"] if is_model(root) else []
+        model = ["model"] if is_model(root) else []
         # The children of a root that is not a model have the same names as keywords.
         below = [] if root is None or model else tf.train.TrackableView.children(root)
-        keywords = (f"{keyword}=…" for keyword in (*objects, *below) if keyword != SAVE_COUNTER)
-        return cls("tfckpt.restore", (repr(prefix), *model, *keywords))
-
-    def lines(self, policy: str) -> str:
-        """Two lines of Python that restore with a policy, given as a dict."""
-        return f"policy = {policy}\n{self.with_policy('policy')}"
-
-    def with_policy(self, policy: str) -> str:
-        """The call with an expression for the policy."""
-        return self.with_argument(f"policy={policy}")
+        keywords = [each for each in (*objects, *below) if each != SAVE_COUNTER]
+        named = [f"{each}={each}" for each in keywords if each.isidentifier()]
+        others = ["**objects"] if len(named) < len(keywords) else []
+        return cls("tfckpt.restore", (repr(prefix), *model, *named, *others))
 
     def with_argument(self, argument: str) -> str:
         """The call with one more argument."""
         return f"{self.function}({', '.join([*self.arguments, argument])})"
 
-    def by(self, policy: str) -> str:
-        """The call with these policy keys, as Python code.
+    def by(self, keys: Mapping[str, Any], width: int = WIDTH - 4) -> str:
+        """The call with keys of a policy, as Python; a long one has a line for each argument.
 
-        >>> call = PolicyCall("tfckpt.restore", ("'runs/ckpt-3'", "model=…"))
-        >>> print(call.by('"exclude": ["model/head/**"]'))
-        `tfckpt.restore('runs/ckpt-3', model=…, policy={"exclude": ["model/head/**"]})`
+        >>> call = PolicyCall("tfckpt.restore", ("'runs/ckpt-3'", "model=model"))
+        >>> print(call.by({"exclude": ["model/head/**"]}))
+        tfckpt.restore('runs/ckpt-3', model=model, exclude=["model/head/**"])
         """
-        return f"`{self.with_policy(f'{{{policy}}}')}`"
+        if all(map(str.isidentifier, keys)) and not {"assert", "include"} & keys.keys():
+            given = [(f"{key}=", value) for key, value in keys.items()]
+        else:  # a keyword of Python, or of `callbacks.resume`
+            given = [("policy=", dict(keys))]
+        texts = [start + _python(value) for start, value in given]
+        if len(one := self.with_argument(", ".join(texts))) <= width:
+            return one
+        lines = [f"    {text}," for text in self.arguments]
+        for (start, value), text in zip(given, texts, strict=True):
+            if len(text) <= WIDTH - 9 or not isinstance(value, (list, tuple)):
+                lines.append(f"    {text},")
+            else:
+                each = (f"        {_python(one)}," for one in value)
+                lines += [f"    {start}[", *each, "    ],"]
+        return "\n".join([f"{self.function}(", *lines, ")"])
+
+    def in_line(self, keys: Mapping[str, Any]) -> str:
+        """The same for a log, in one line."""
+        return self.by(keys, sys.maxsize)
+
+
+def _python(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(k)}: {_python(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_python, value)) + "]"
+    if not isinstance(value, str):
+        return repr(value)
+    raw = "\\" in value and value.isprintable() and '"' not in value and value[-1] != "\\"
+    return f'r"{value}"' if raw else json.dumps(value, ensure_ascii=False)
 
 
 @contextlib.contextmanager
@@ -90,10 +117,10 @@ def adding_advice(call: PolicyCall) -> Iterator[None]:
     except RestoreError as error:
         found = _suggested(error.plan) if isinstance(error, RefusedError) else None
         if isinstance(error, RefusedError) and found is not None:
-            text = "\n".join(found.lines(lambda each: call.lines(each.python)))
+            text = "\n".join(found.lines(lambda each: call.by(each.keys)))
             error.args = (f"nothing was restored\n{render_text(error.plan, found)}\n\n{text}",)
         elif isinstance(error, RefusedError) or "policy" in error.hint:
-            advice = f"to restore with a policy, call {call.by('…')}"
+            advice = f"to restore with a policy, call `{call.with_argument('policy=…')}`"
             error.hint = f"{error.hint}\n  {advice}".strip()
             error.args = (f"{error}\n  {advice}",)
         raise
@@ -107,7 +134,8 @@ def adding_call(call: PolicyCall | None) -> Iterator[None]:
     except RefusedError as error:
         found = error.plan.suggestion
         if call is not None and found is not None and found.policy is not None:
-            error.args = (f"{error}\n\nin Python:\n\n    {call.with_policy(found.python)}",)
+            code = indent(call.by(found.keys), "    ")
+            error.args = (f"{error}\n\nin Python:\n\n{code}",)
         elif call is not None and call.start_over and found is None:
             error.args = (
                 f"{error}\n\nto train this model from the start, choose another directory, or:\n\n"
@@ -129,14 +157,15 @@ def log_restore(status: LoadStatus, call: PolicyCall, logged: set[str], *, retur
     """
     report = status.report
     if report.replaced:
-        keeps = call.by(_KEEPS_SETTINGS)
-        logging.warning("%s: %s: %s", report.path, report.replacements, keeps)
+        keeps = call.in_line(_KEEPS_SETTINGS)
+        logging.warning("%s: %s: `%s`", report.path, report.replacements, keeps)
     waiting = status.waiting
     if left := weights_left_out(report.plan, waiting):
         found = _suggested(report.plan)
-        policy = found.python[1:-1] if found and found.policy else '"rename": […]'
+        policy = found.keys if found and found.policy else None
+        more = call.in_line(policy) if policy else call.with_argument("rename=[…]")
         advice = (
-            f". To restore more: {call.by(policy)}. To fail when a value is missing: "
+            f". To restore more: `{more}`. To fail when a value is missing: "
             "`checkpoint.restore(…).assert_existing_objects_matched()`"
         )
         log_once(logged, report.path, left, advice)

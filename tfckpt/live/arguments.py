@@ -85,6 +85,13 @@ def check_arguments(root: Any, objects: Mapping[str, Any], call: CallSignature) 
     ]
     if problems:
         raise PolicyError(ARGUMENTS, problems)
+    if isinstance(root, _CONTAINERS):
+        message = (
+            f"the first argument is a {type(root).__name__}, and a checkpoint's root is one object"
+        )
+        raise UntrackedError(
+            message, hint="pass it by keyword, `objects=…`; a dict also as `**objects`"
+        )
     for name, argument in {**({} if root is None else {"root": root}), **objects}.items():
         obj = argument() if isinstance(argument, weakref.ref) else argument
         if not isinstance(wrap(obj), _TRACKED):
@@ -134,6 +141,8 @@ def instead_of(keyword: str, value: Any, call: CallSignature) -> str:
     """What to write in place of a keyword that holds no object; "" if it holds one, or is empty."""
     if holds_object(value) or not isinstance(value, (*_NUMBERS, *_CONTAINERS, str)):
         return ""
+    if any(isinstance(each, _ARRAYS) for _, each in _inside("", value, set())):
+        return _HINT
     if keyword in words.SAYS:
         return words.SAYS[keyword]
     near, found = meanings(_key(keyword), value, Config, call.arguments, _LIKE)

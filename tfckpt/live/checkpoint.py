@@ -211,7 +211,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
                     record.outputs = outputs.record(objects.live, probe, workers.workers)
                 if workers.chief:
                     to.describe(record)
-                workers.exchange("snapshot")
+                (written, *_) = workers.exchange("snapshot", to.prefix)
             # Registered savers read live objects while they write.
             in_background = wanted and not snapshot.savers
             to.chunk = BACKGROUND if in_background else FOREGROUND
@@ -230,6 +230,8 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
                     to.committed(record)
                     run_callbacks(callbacks, to.path)
             undo.pop_all()
+            if written != to.prefix:
+                log_once(self._logged, *to.is_elsewhere(written))
 
     @in_turn
     def restore(self, save_path: Any, options: Any = None) -> Any:

@@ -103,6 +103,18 @@ class Destination:
     def committed(self, record: CommitRecord) -> None:
         """The checkpoint is on disk, whatever follows."""
 
+    def is_elsewhere(self, written: str) -> tuple[str, str]:
+        """The directory of a worker that has one of its own, and a line on where the chief's is.
+
+        It is made, since TensorFlow's would be: a program may remove it after the save.
+        """
+        own, directory = (os.path.split(path)[0] for path in (self.prefix, written))
+        if self.files.exists(f"{self.prefix}.index"):  # the chief's, under another path
+            return own, ""
+        with contextlib.suppress(OSError):  # the save is done; who removes it will see
+            self.files.makedirs(own)
+        return own, f"only the chief writes, into {directory}: restore from there"
+
 
 class NumberedDestination(Destination):
     """Under the next number, which the state file then names, as TensorFlow's does."""

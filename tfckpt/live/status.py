@@ -101,7 +101,8 @@ class LoadStatus:
     def __getattr__(self, name: str) -> Any:
         # TensorFlow's own tools use private attributes of its status.
         if name.startswith("__") or self.__dict__.get("_later") is None:
-            raise AttributeError(name)
+            message = f"'LoadStatus' object has no attribute {name!r}"
+            raise AttributeError(message, name=name, obj=self)  # Python asks what was meant
         return getattr(self._later, name)
 
     def _assert(self, name: str, wrong: Callable[[], list[str]]) -> Self:

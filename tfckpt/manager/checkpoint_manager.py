@@ -11,11 +11,11 @@ from __future__ import annotations
 import copy
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from absl import logging
 
-from tfckpt.errors import CheckpointError, DamagedCheckpointError, SaveError
+from tfckpt.errors import CheckpointError, DamagedCheckpointError, SaveError, TfckptError
 from tfckpt.live import generators
 from tfckpt.live.checkpoint import (
     RESTORE,
@@ -236,6 +236,17 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         to = _ManagedDestination(self, record, checkpoint_number, check_interval)
         save = self._checkpoint._save(to, record, options, probe)
         return self._checkpoint._background.run(save)  # type: ignore[no-any-return]
+
+    def set_model(self, model: Any) -> NoReturn:
+        """Called by Keras if the manager itself is passed to ``fit`` as a callback.
+
+        Raises:
+            TfckptError: always.
+        """
+        raise TfckptError(
+            "a manager is not a callback",
+            hint=f"pass callbacks=[tfckpt.callbacks.resume(model, {self._given!r})] to `fit`",
+        )
 
     def _turn(self) -> contextlib.AbstractContextManager[None]:
         return self._checkpoint._turn()

@@ -40,6 +40,7 @@ _TITLES = {
     Severity.ERROR: "Refused",
 }
 # A refused plan is kept short.
+_ASKED = 2  # values of a group, above a question
 _GROUPS = {True: 40, False: 10}
 _INDENT = " " * 4
 _ALL = "all: --json or plan.steps"
@@ -208,7 +209,8 @@ def rows(plan: Plan, suggestion: Suggestion | None = None) -> Iterator[ReportRow
         hint = ""
         for group in section.groups:
             repeated = group.hint == hint or group.hint in dropped
-            yield from _group(group, "" if repeated else group.hint)
+            most = _ASKED if suggestion is not None and suggestion.answers else FOLD
+            yield from _group(group, "" if repeated else group.hint, most)
             hint = group.hint
         if section.hidden:
             yield ReportRow(f"  … and {section.hidden:,} more for other reasons ({_ALL})")
@@ -231,15 +233,15 @@ def _plain(lines: Iterable[str]) -> Iterator[ReportRow]:
     return map(ReportRow, lines)
 
 
-def _group(group: StepGroup, hint: str) -> Iterator[ReportRow]:
+def _group(group: StepGroup, hint: str, most: int) -> Iterator[ReportRow]:
     head, *more = wrap(f"{group.status}  {group.headline}", "  ")
     yield ReportRow(head, group.severity)
     yield from _plain(more)
     yield from _hint(hint)
-    for line in group.lines:
+    for line in group.lines[:most]:
         yield from _plain(_row(line))
-    if group.hidden:
-        yield ReportRow(f"{_INDENT}… and {group.hidden:,} more like these ({_ALL})")
+    if hidden := group.hidden + sum(line.count for line in group.lines[most:]):
+        yield ReportRow(f"{_INDENT}… and {hidden:,} more like these ({_ALL})")
 
 
 def _hint(hint: str) -> Iterator[ReportRow]:

@@ -10,7 +10,7 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfckpt.core.text import FOLD, WIDTH, listed, printable, wrap
+from tfckpt.core.text import FOLD, WIDTH, collapse, listed, natural, printable, wrap
 from tfckpt.planning.checks.step import ASSIGNED, is_save_counter
 from tfckpt.policy import STRICT
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tfckpt.policy import Policy
 
 _SHOWN = 3
-_MOST_LINES = 30  # of an answer
+_MOST_LINES = 18  # of an answer
 _PLAIN = re.compile(r"[A-Za-z_]+|0|[1-9][0-9]*")
 
 
@@ -42,9 +42,9 @@ class Candidates(NamedTuple):
 
     def question(self, live: Sequence[str]) -> str:
         """The question about it and others, ``live``, that have the same candidates."""
-        fits = f"{'one of ' if len(self.stored) > 1 else ''}{listed(self.stored, FOLD)}"
+        fits = f"{'one of ' if len(self.stored) > 1 else ''}{_ranges(self.stored)}"
         each, new = ": each" * (len(live) > 1), ", or new" * self.may_be_new
-        return f"{listed(live)}{each} may be {fits} of the checkpoint{new}: {self.evidence}"
+        return f"{_ranges(live)}{each} may be {fits} of the checkpoint{new}: {self.evidence}"
 
 
 class Answer(NamedTuple):
@@ -106,9 +106,9 @@ class Suggestion:
         return "\n".join(_yaml_lines(self.changes))
 
     @property
-    def python(self) -> str:
-        """The whole policy as a dict."""
-        return _python(self._whole if self._adds else dict(self.changes))
+    def keys(self) -> dict[str, Any]:
+        """All keys of the policy, as a call takes them."""
+        return self._whole if self._adds else dict(self.changes)
 
     @cached_property
     def _whole(self) -> dict[str, Any]:
@@ -151,17 +151,36 @@ def which_is_which(pairs: Sequence[tuple[str, str]]) -> str:
 
     >>> which_is_which([("model/x", "model/a")]), which_is_which([])
     ("model/a is the checkpoint's model/x", 'nothing of these is the same')
+    >>> which_is_which([(f"model/b{n}", f"model/b{n}") for n in range(9)])
+    "model/b{0…8} are the checkpoint's of the same names"
     """
-    each = [f"{live} is the checkpoint's {stored}" for stored, live in pairs]
-    return listed(each, FOLD) or "nothing of these is the same"
+    if not pairs:
+        return "nothing of these is the same"
+    olds, news = zip(*sorted(pairs, key=lambda pair: natural(pair[1])), strict=True)
+    if olds == news and len(pairs) > 1:
+        return f"{_ranges(news)} are the checkpoint's of the same names"
+    if len(pairs) >= _SHOWN and [*olds] == sorted(olds, key=natural):
+        return f"{_ranges(news)} are the checkpoint's {_ranges(olds)}, in this order"
+    return listed([f"{live} is the checkpoint's {stored}" for stored, live in pairs])
+
+
+def _ranges(names: Sequence[str], most: int = _SHOWN) -> str:
+    """Names, numbered ones together.
+
+    >>> _ranges(["model/dense", "model/dense_1", "model/dense_2", "model/out"])
+    'model/dense, model/dense_{1…2}, model/out'
+    """
+    blocks = collapse(names)
+    hidden = sum(block.count for block in blocks[most:])
+    return ", ".join(block.text for block in blocks[:most]) + f" and {hidden:,} more" * bool(hidden)
 
 
 def leaving(new: Sequence[str], left: Sequence[str], plan: Plan, keys: Mapping[str, Any]) -> str:
     """What is left of the model and of the checkpoint, layers by their paths, in words."""
-    said = [f"{listed(new, _SHOWN)} {'stays' if len(new) == 1 else 'stay'} new"] * bool(new)
+    said = [f"{_ranges(new)} {'stays' if len(new) == 1 else 'stay'} new"] * bool(new)
     if left:
         verb = "is" if len(left) == 1 else "are"
-        said.append(f"{listed(left, _SHOWN)} of the checkpoint {verb} left out")
+        said.append(f"{_ranges(left)} of the checkpoint {verb} left out")
     tables = (s.name for s in plan.errors if s.stored and s.live and s.name.endswith("/embeddings"))
     said += [
         f"of {name}, an adapt rule with how: vocabulary moves the rows by their words"
@@ -192,15 +211,3 @@ def _flow(value: Any) -> str:
     if not isinstance(value, str) or _PLAIN.fullmatch(text):
         return text
     return f"'{text}'" if "\\" in text else json.dumps(text, ensure_ascii=False)
-
-
-def _python(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(k)}: {_python(v)}" for k, v in value.items()) + "}"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(_python, value)) + "]"
-    return repr(value) if not isinstance(value, str) else _quoted(value)
-
-
-def _quoted(text: str) -> str:
-    return f'r"{text}"' if "\\" in text else json.dumps(text, ensure_ascii=False)

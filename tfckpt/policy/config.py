@@ -225,8 +225,8 @@ def _with_own(source: _S, manager: Manager) -> _S:
 
 def _version(value: Any) -> Any:
     # A Literal compares by value, and True == 1 == 1.0.
-    if type(value) is not int:
-        raise fault(f"expected 1, found {show_value(value)}")
+    if type(value) is not int or value != 1:
+        raise fault(f"expected 1, found {show_value(value)}", hint="write `version: 1`")
     return value
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_origin
 from pydantic import BaseModel, Tag
 from pydantic.json_schema import SkipJsonSchema
 
-from tfckpt.core.similar import LIKE, did_you_mean, near_words
+from tfckpt.core.similar import LIKE, begun, did_you_mean, near_words
 from tfckpt.errors import Problem
 from tfckpt.policy import words
 
@@ -36,9 +36,11 @@ TAG = "\0"
 """First character of union tags, which pydantic puts into its paths; no YAML text has a NUL."""
 
 _PLAIN = re.compile("(?!(null|true|false|yes|no|on|off)$)[a-z][a-z_]*")  # text without quotes
+_NUMBERED = re.compile(r"-\d+$")  # a checkpoint in a directory
 _NOTHING = re.compile(r"(?!)")
 _SHORT = 4
 _SHOWN = 80  # characters of a value
+_PERCENT = 100
 _EXPECTED = {
     "int_type": "a whole number",
     "float_type": "a number",
@@ -168,9 +170,9 @@ def _meanings(word: str, value: Any, root: type[BaseModel]) -> list[SectionKeys]
 
 def _instead(key: str, value: Any, above: type[BaseModel], root: type[BaseModel]) -> str:
     """What to write in place of an unknown key of the mapping ``above``."""
-    if key in words.SAYS:
-        return words.SAYS[key]
     own = keys_of(above)
+    if key in words.SAYS or begun(key, own):
+        return words.SAYS.get(key) or did_you_mean(key, own)
     near, found = meanings(key, value, root, own)
     if not found:
         return did_you_mean(key, own)
@@ -198,13 +200,8 @@ def _section(model: type[BaseModel]) -> str:
 
 def _how_to_write(kind: str, expected: str, value: Any, model: type[BaseModel] | None) -> str:
     """A hint for a value of the wrong type; ``model`` is that of the expected mappings, if any."""
-    if kind == "string_type" and isinstance(value, bool | int | float):
-        return "write text that looks like a number or boolean in quotes"
-    if kind == "literal_error" and isinstance(value, str):
-        words = [word.strip("'") for word in expected.replace(" or ", ", ").split(", ")]
-        near = near_words(value, words)
-        where = "variables are filled in only in paths, names and other text of your own"
-        return where if "${" in value else f"did you mean `{near[0]}`?" if near else ""
+    if not isinstance(value, dict | list) and (hint := _how_to_write_one(kind, expected, value)):
+        return hint
     if kind == "model_type" and model and (form := _form(model, value)):
         return f"write it as {form}"
     if kind == "tuple_type" and model and not isinstance(value, dict):
@@ -216,13 +213,40 @@ def _how_to_write(kind: str, expected: str, value: Any, model: type[BaseModel] |
     return ""
 
 
+def _how_to_write_one(kind: str, expected: str, value: Any) -> str:
+    if kind == "string_type" and isinstance(value, bool | int | float):
+        return "write text that looks like a number or boolean in quotes"
+    if kind == "int_type" and (number := _whole(value)):
+        return f"write {number}"
+    if kind == "less_than_equal" and expected == "at most 1" and value <= _PERCENT:
+        return f"it is a fraction: {value / _PERCENT:g} for {value:g} %"
+    if kind == "literal_error" and isinstance(value, str):
+        words = [word.strip("'") for word in expected.replace(" or ", ", ").split(", ")]
+        near = near_words(value, words)
+        where = "variables are filled in only in paths, names and other text of your own"
+        return where if "${" in value else f"did you mean `{near[0]}`?" if near else ""
+    return ""
+
+
+def _whole(value: Any) -> str:
+    """The whole number that a text or a float is, "" for none."""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return value if isinstance(value, str) and value.isdecimal() else ""
+
+
 def _form(model: type[BaseModel], value: Any) -> str:
     """How to write a mapping for the model, "" if none of its keys is required."""
     keys = [_key(name, f) for name, f in model.model_fields.items() if f.is_required()]
-    if not keys and "directory" in model.model_fields:  # the usual source
-        keys = ["directory"]
-    shown = short(value) if isinstance(value, str) and len(keys) == 1 else "…"
-    return f"{{{', '.join(f'{key}: {shown}' for key in keys)}}}" if keys else ""
+    if not keys and "directory" in model.model_fields:  # the usual sources
+        keys = ["path" if _NUMBERED.search(str(value)) else "directory"]
+    values = [short(value) if isinstance(value, str) else _flow(value)]
+    if isinstance(value, dict) and len(value) == 1:  # {old: new}
+        values = [str(each) for each in next(iter(value.items()))]
+    if len(values) != len(keys) or isinstance(value, bool | int | float | None):
+        values = ["…"] * len(keys)
+    shown = (f"{key}: {text}" for key, text in zip(keys, values, strict=True))
+    return f"{{{', '.join(shown)}}}" if keys else ""
 
 
 def as_yaml(keys: Mapping[str, Any]) -> str:

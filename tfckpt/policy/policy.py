@@ -122,7 +122,11 @@ class InputSpec(Model):
 
 def _inputs_tag(value: Any) -> str:
     if isinstance(value, list | tuple):
-        return "\0list"
+        return (
+            "\0one"
+            if value and all(type(size) in {int, type(None)} for size in value)
+            else "\0list"
+        )
     is_mapping_of_specs = isinstance(value, dict) and not isinstance(
         value.get("shape"), list | tuple
     )

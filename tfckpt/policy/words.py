@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 _BEST = [{"latest": 3}, {"best": 1, "monitor": "val_loss"}]
 _SOME = ["model/body/**"]
+_ITS_OWN: Final = 100  # where a word has a number, it is that
 
 # Word → keys, by the section of a config that has them.
 _KEYS: Final[dict[str, dict[str, dict[str, Any]]]] = {
@@ -28,19 +29,21 @@ _KEYS: Final[dict[str, dict[str, dict[str, Any]]]] = {
     },
     "manager": {
         "backup_dir": {"directory": "runs/first"},
-        "checkpoint_interval": {"save": {"every_steps": 100}},
+        "checkpoint_interval": {"save": {"every_steps": _ITS_OWN}},
         "delete_checkpoint": {"max_to_keep": 3},
         "experimental_enable_async_checkpoint": {"enable_async": True},
         "filepath": {"directory": "runs/first"},
         "initial_value_threshold": {"keep": _BEST},
-        "keep_checkpoint_every_n_hours": {"keep": [{"latest": 3}, {"every_n_hours": 1}]},
+        "keep_checkpoint_every_n_hours": {"keep": [{"latest": 3}, {"every_n_hours": _ITS_OWN}]},
         "mode": {"keep": _BEST},
         "monitor": {"keep": _BEST},
-        "period": {"save": {"every_epochs": 2}},
+        "period": {"save": {"every_epochs": _ITS_OWN}},
         "restore_best_weights": {"load_best_when_done": True},
         "save_before_preemption": {"save": {"on_signal": ["SIGTERM"]}},
         "save_best_only": {"keep": _BEST},
+        "save_every": {"save": {"every_steps": _ITS_OWN}},
         "save_freq": {"save": {"every_epochs": 1}},
+        "save_steps": {"save": {"every_steps": _ITS_OWN}},
         "step_counter": {"save": {"every_steps": 100}},
     },
     "restore": {"init_fn": {"if_none": "initialize"}},
@@ -55,9 +58,11 @@ _BY_FALSE: Final[dict[str, dict[str, Any]]] = {
 }
 
 # What has no key.
+_RENAME = "a rename is {checkpoint: model/old/**, model: model/new/**}"
 SAYS: Final = {
     "average": "average the checkpoints in ten lines of Python, docs/transform.md, and restore "
     "what they write",
+    "from": _RENAME,
     "ema": "a policy with `ema: prefer` restores averages; Keras's `save_weights` then writes them",
     "lock": "`tfckpt plan CONFIG --model MODULE:CALLABLE --expect FILE` compares a plan with what "
     "`tfckpt plan --json` printed",
@@ -65,6 +70,7 @@ SAYS: Final = {
     "on_exception": "SIGINT in `on_signal` saves on Ctrl-C; after an exception, a restart goes on "
     "from the last save",
     "save_weights_only": "leave it out: a restart also needs the optimizer",
+    "to": _RENAME,
     "version": "this is a config; a policy has the keys that stand below its name in `policies`",
 }
 
@@ -102,7 +108,20 @@ def meaning(word: str, value: Any) -> SectionKeys | None:
     >>> meaning("strict", True).keys, meaning("strict", False).keys
     ({}, {'on_missing': 'warn', 'on_unexpected': 'warn'})
     """
+    if word == "save_freq" and isinstance(value, int):  # Keras's: batches
+        word = "save_steps"
     for section, words in _KEYS.items():
         if word in words:
-            return SectionKeys(section, words[word] if value else _BY_FALSE.get(word, {}))
+            return SectionKeys(
+                section, _with(words[word], value) if value else _BY_FALSE.get(word, {})
+            )
     return None
+
+
+def _with(keys: Any, value: Any) -> Any:
+    """The keys, with the number that the word has."""
+    if isinstance(keys, dict):
+        return {key: _with(each, value) for key, each in keys.items()}
+    if isinstance(keys, list):
+        return [_with(each, value) for each in keys]
+    return value if keys is _ITS_OWN and type(value) is int else keys

@@ -63,6 +63,11 @@ _SYNTAX = (  # words of PyYAML's errors → what is wrong, what to do
         'put the selector in quotes: "**/bias"',
     ),
     (
+        "expected ',' or '[]}]', but got '{'",
+        "within braces or brackets, text with a brace has quotes",
+        "e.g. {path: '${ZOO}/ckpt-900'}",
+    ),
+    (
         "unknown escape",
         "invalid escape: in double quotes, a backslash begins an escape",
         r"put a regular expression in single quotes: 're:model/block_(\d+)'",
@@ -74,6 +79,7 @@ _SYNTAX = (  # words of PyYAML's errors → what is wrong, what to do
         "write a colon and a space after the key: `restore: …`",
     ),
 )
+_MINIMAL = "a minimal config: `version: 1`, then `restore: {directory: runs/digits}`"
 _OTHERWISE = (
     "check the indentation: keys of one mapping, or items of one list, begin in the same column; "
     "each key has a colon and a space after it; text with any of []{}*&!|>%@`#,: is in quotes"
@@ -180,8 +186,7 @@ class _Builder:
     def _only_document(self) -> dict[str, Any]:
         self._loader.get_event()
         if self._loader.check_event(yaml.StreamEndEvent):
-            hint = "a minimal config: `version: 1`, then `restore: {directory: runs/digits}`"
-            raise _StopError(Problem("the file is empty", 1, 1, hint))
+            raise _StopError(Problem("the file is empty", 1, 1, _MINIMAL))
         self._loader.get_event()
         start = self._loader.peek_event().start_mark
         data = self._value(())
@@ -191,7 +196,7 @@ class _Builder:
             what = "a second YAML document begins; write one document per file"
             raise _StopError(_at(mark, what))
         if not isinstance(data, dict):
-            raise _StopError(_at(start, "the file must be a mapping of keys to values"))
+            raise _StopError(_at(start, "the file must be a mapping of keys to values", _MINIMAL))
         return data
 
     def _value(self, path: Path) -> Any:

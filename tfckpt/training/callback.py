@@ -131,9 +131,9 @@ def callback_for(  # noqa: C901 (a class of short methods)
             where = _directory(run)
             if text := _follows(run, self.model, where, start_over=start_over) or _beforehand(run):
                 warn(text)
-            run.saves.claim()
             if start_over and not run.fits.begun:
                 say(_started_over(run))
+            run.saves.claim()
             self._known = run.report is not None
             self._left_over = weakref.finalize(self, run.saves.watch())
             named = run.config.manager.callbacks if run.config.manager else {}
@@ -266,6 +266,8 @@ def _follows(run: Resumable, model: Any, where: str, *, start_over: bool) -> str
     """Let this ``fit`` follow the last one of the model; returns a warning, or ""."""
     last = earlier(model, where) if where else None
     if last is None or not restores_its_own(run.config):
+        return ""
+    if start_over and last.run is not run:  # a run of its own, which deletes nothing of that one
         return ""
     if last.is_followed_by_another(model):
         if run.report is None and not run.fits.begun:  # with a callback of its own

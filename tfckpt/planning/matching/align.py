@@ -250,7 +250,10 @@ def _ambiguities(old: Container, new: Container, path: str) -> Why:
     why = {b.cls: found[b.path] for b in new.layers if b.path in found}
     why |= {cls: because for cls in known.weak if (because := known.why(cls, path))}
     automatic = (b for b in new.layers if b.cls in why and b.place not in firm[1])
-    of_class = {b.path: f"{b.place!r} is an automatic name, and {why[b.cls]}" for b in automatic}
+    of_class = {
+        b.path: f"{(b.cls if b.auto else b.place)!r} is an automatic name, and {why[b.cls]}"
+        for b in automatic
+    }
     return exchanged | of_class | found
 
 
@@ -390,8 +393,8 @@ class _Classes:
         names = [[x.place for x in side] for side in (old, new)]
         if len(old) != len(new):
             return (
-                f"{path!r} has {len(new)} layers of that class in the model and {len(old)} in the "
-                "checkpoint"
+                f"{path!r} has {len(new)} layers of that class without a name of yours in the "
+                f"model, and {len(old)} in the checkpoint"
             )
         if {*names[0]} != {*names[1]}:
             shown = (", ".join(side[:_SHOWN]) for side in reversed(names))

@@ -65,7 +65,8 @@ class LayerNode:
         self.at, self.layer = at, layer
         self.inner: list[LayerNode] = []
         self.values: dict[str, Entry] = {}
-        self.own = layer.own if layer and (not layer.auto or layer.given) else ""
+        self.label = layer.own if layer else ""
+        self.own = self.label if layer and (not layer.auto or layer.given) else ""
         self.place = self.name if kind in _NAMES else ""  # an index is not a name
         self.created = layer.created if layer else -1
         self.order: tuple[str, ...] = ()  # of its values, as Keras writes them
@@ -123,7 +124,13 @@ class LayerSide:
         }
         for node in self.nodes.values():
             node.inner.sort(key=lambda x: (first[x.path] if x.kind in _NAMES else 0, x.at))
+        self.labels = {(node.above, node.label) for node in self.nodes.values() if node.label}
+        self.given_at = {(node.above, node.own) for node in self.nodes.values() if node.own}
         self.given = {node.own for node in self.nodes.values() if node.own}
+
+    @cached_property
+    def sizes(self) -> set[object]:
+        return {leaf.sizes for leaf in self.top.leaves}
 
     def _add(self, path: str) -> LayerNode:
         node = self.top
@@ -158,14 +165,15 @@ class Ladder:
         self.listed: dict[str, str] = {}  # the same, of variables that no layer holds
         self.scopes: list[tuple[str, str]] = []  # several parts of one side that may be the other
         self._fits: dict[tuple[object, object], Mapping[str, str] | None] = {}
-        self._wrapped: list[tuple[bool, LayerNode, LayerNode]] = []
         self._lists = stored.complete or LIST in map(_kind, stored.containers.values())
         self._live = live
         for step in plan.assignments:
             if step.entry.role in MOVED and step.source in stored.entries:
-                self.fixed[step.source] = step.name
                 a = self.old.nodes.get(holder_of(step.source))
                 b = self.new.nodes.get(holder_of(step.name))
+                if a and b and self._may_be_exchanged(a, b):
+                    continue
+                self.fixed[step.source] = step.name
                 if a and b:
                     self._pair(a, b)
         self._by_key(self.old.top.leaves, self.new.top.leaves, operator.attrgetter("own"))
@@ -175,10 +183,7 @@ class Ladder:
         if all(held.order == "created" for held in stored.containers.values()):
             self._without_order()
             self._one_list()
-        for off, one, other in self._wrapped:  # two of them may have changed places
-            if any(off != way and x.sizes == one.sizes for way, x, _ in self._wrapped):
-                self.pairs.pop(other.path, None)
-                self.taken.pop(one.path, None)
+        self._without_turned()
 
     def names(self, more: Rows = ()) -> dict[str, str]:
         """Stored name → live name of all values of the pairs, and of some more."""
@@ -212,11 +217,27 @@ class Ladder:
 
     # Pairing
 
+    def _may_be_exchanged(self, a: LayerNode, b: LayerNode) -> bool:
+        """Whether two that only share values of some names fit others as wholes, both of them."""
+        others = a.sizes in self.new.sizes and b.sizes in self.old.sizes
+        return others and a.sizes != b.sizes and not (a.own and a.own == b.own)
+
+    def _without_turned(self) -> None:
+        """One went out of a layer, one of its shapes went in: they may have changed places."""
+        ways: dict[object, dict[bool, list[tuple[LayerNode, LayerNode]]]] = {}
+        for b, a in self.pairs.items():
+            one, other = self.old.nodes.get(a), self.new.nodes.get(b)
+            levels = a.count("/") - b.count("/")
+            if one and other and one.values and levels and not (one.own and one.own == other.own):
+                ways.setdefault(one.sizes, {}).setdefault(levels > 0, []).append((one, other))
+        for rows in ways.values():
+            for one, other in itertools.chain(*rows.values()) if len(rows) > 1 else ():
+                del self.pairs[other.path], self.taken[one.path]
+
     def _pair(self, a: LayerNode, b: LayerNode) -> None:
         self.pairs[b.path], self.taken[a.path] = a.path, b.path
         if bool(a.inner) != bool(b.inner) and len(a.leaves) == len(b.leaves) == 1:  # a wrapper
             one, other = a.leaves[0], b.leaves[0]
-            self._wrapped.append((bool(a.inner), one, other))
             self.pairs[other.path], self.taken[one.path] = one.path, other.path
 
     def _fit(self, a: LayerNode, b: LayerNode) -> bool:
@@ -224,7 +245,10 @@ class Ladder:
             return True
         if not len(a.leaves) == len(b.leaves) == 1 or (b.inner and self._unseen(b.leaves[0])):
             return False
-        return self._fitting(a.leaves[0], b.leaves[0]) is not None
+        one, other = a.leaves[0], b.leaves[0]
+        if self.taken.get(one.path, other.path) != other.path or other.path in self.pairs:
+            return False
+        return self._fitting(one, other) is not None
 
     def _fitting(self, a: LayerNode, b: LayerNode) -> Mapping[str, str] | None:
         """Stored word → live word of the values of two layers; None if they do not fit."""
@@ -315,14 +339,19 @@ class Ladder:
 
     def _is_another(self, a: LayerNode, b: LayerNode) -> bool:
         """Whether a name says that one of them is another layer."""
+        beside = (b.above, a.own) in self.new.labels or (a.above, b.label) in self.old.given_at
+        if a.label != b.label and beside:  # Keras has counted up to a name that was given
+            return True
         return a.own != b.own and (a.own in self.new.given or b.own in self.old.given)
 
     def _is_sure(self, rows: Rows, *, across: bool) -> bool:
         """Whether nothing speaks against pairing two rows one by one."""
         if any(self._is_another(a, b) or (a.kind != b.kind and not across) for a, b in rows):
             return False
-        created = sorted((a.created, b.created) for a, b in rows if a.created >= 0 <= b.created)
-        if not _rising([b for _, b in created]) or _jumping(rows):
+        each = [(a, b) if bool(a.inner) == bool(b.inner) else _unwrapped(a, b) for a, b in rows]
+        created = _created(each)
+        inside = _created([_unwrapped(a, b) for a, b in rows])
+        if not (_rising(created) and _rising(inside)) or _jumping(rows):
             return False
         if len(rows) == 1:
             return True
@@ -330,8 +359,9 @@ class Ladder:
         renamed = any(a.own and b.own and a.own != b.own for a, b in rows)
         if renamed and not _words_agree(named):  # a name is more than a position
             return False
+        counted = all(a.own == b.own for a, b in rows)  # by Keras, not by a user
         known = all(len({*side}) == len(rows) for side in zip(*created, strict=True))
-        return (bool(created) and known) or _has_order(rows)
+        return (bool(created) and known and counted) or _has_order(rows)
 
     def _shift(self) -> None:
         """All of one side as a part of the other: ``generator/**`` is ``model/**``."""
@@ -401,14 +431,24 @@ class Ladder:
             self.pairs |= {x.path: "" for x in news}
 
 
+def _unwrapped(a: LayerNode, b: LayerNode) -> tuple[LayerNode, LayerNode]:
+    """A wrapper counts on its own: of a layer and one in a wrapper, the layers."""
+    return (a.leaves or [a])[0], (b.leaves or [b])[0]
+
+
 def _kind(held: Container) -> str:
     """What holds layers; a file may know a list as a dict of numbers."""
     numbered = bool(held.layers) and all(x.place.isdecimal() for x in held.layers)
     return held.kind if held.kind not in (ATTRIBUTES, DICT) else LIST if numbered else DICT
 
 
-def _rising(numbers: Sequence[int]) -> bool:
-    return all(a <= b for a, b in itertools.pairwise(numbers))
+def _created(rows: Rows) -> list[tuple[int, int]]:
+    """When they were created, in the order of the stored ones."""
+    return sorted((a.created, b.created) for a, b in rows if a.created >= 0 <= b.created)
+
+
+def _rising(created: Sequence[tuple[int, int]]) -> bool:
+    return all(a[1] <= b[1] for a, b in itertools.pairwise(created))
 
 
 def _jumping(rows: Rows) -> bool:
@@ -536,5 +576,5 @@ def _is_like(old: Entry, new: Entry) -> bool:
     axes = axes_of(old, new)
     shapes = old.shape, permuted(old.shape, axes)
     same = bool(axes) or last_word(old.name) == last_word(new.name)
-    row = old.shape == (1, *(new.shape or ()))  # as some programs keep a bias
+    row = len(new.shape or ()) == 1 and old.shape == (1, *(new.shape or ()))  # a bias, at times
     return row or new.shape in shapes or (same and any(merges(x, new.shape) for x in shapes))

@@ -49,7 +49,7 @@ _FORMS = (
     ("name", "layers"),
 )
 _ORDER = ("api", "match", "rename", "adapt", "exclude", "exclude_checkpoint")
-_ALIKE = "equal shapes, and nothing that tells for certain which is which"
+_ALIKE = "the shapes are equal, and neither a name nor the order makes it certain"
 
 
 def suggest(
