@@ -114,6 +114,16 @@ def shuffled_validation(run: Start) -> None:
     run.fit(run.compiled(), **given)
 
 
+def endless_validation(make: Callable[[], Any]) -> Program:
+    """Of an endless dataset each evaluation reads three batches."""
+
+    def program(run: Start) -> None:
+        drawn = make().repeat().batch(BATCH)
+        run.fit(run.compiled(), **ARRAYS, validation_data=drawn, validation_steps=3)
+
+    return program
+
+
 # Steps that draw, that make something at their first call, that are made anew
 
 

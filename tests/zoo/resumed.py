@@ -109,6 +109,13 @@ ROWS: dict[str, Row] = {
     "arrays": Row(of.arrays, flavors=BOTH, all=True),
     "validation split": Row(of.split, VALIDATED, flavors=BOTH),
     "shuffled validation": Row(of.shuffled_validation, VALIDATED),
+    "endless validation": Row(of.endless_validation(of.shuffled), VALIDATED, flavors=BOTH),
+    "endless, two shuffles": Row(
+        of.endless_validation(lambda: of.shuffled().take(6).shuffle(6)),
+        ("second", "valid"),
+        "of two shuffles",
+        DRAWN,
+    ),
     "shuffle": Row(batched(shuffled), flavors=BOTH, all=True),
     "shuffle, repeat": Row(
         batched(lambda: shuffled().repeat(), steps_per_epoch=STEPS), flavors=BOTH

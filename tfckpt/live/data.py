@@ -18,6 +18,7 @@ import contextlib
 import dataclasses
 import math
 import re
+import time
 import weakref
 import zlib
 from typing import TYPE_CHECKING, Any
@@ -103,12 +104,20 @@ def draws(iterator: Any, found: Captured, *, seeded: bool) -> bool:
     return dataset is not None and any(unseeded for *_, unseeded in _shuffles(dataset))
 
 
-def count_passes(dataset: Any, number: int, unread: int = 0, *, alternates: bool = False) -> None:
+def count_passes(
+    dataset: Any,
+    number: int,
+    unread: int = 0,
+    *,
+    alternates: bool = False,
+    batches: int | None = None,
+) -> None:
     """Make a dataset draw as if it had been read so many times.
 
     Its shuffles count the iterators that are made of it, where each counts one pass; else, and to
-    fill a cache that keeps an order, it is read. ``unread`` iterators were made before the first
-    that was read, and will be made again; of those that alternate, each second was not read.
+    fill a cache that keeps an order, it is read: to its end, or so many batches. ``unread``
+    iterators were made before the first that was read, and will be made again; of those that
+    alternate, each second was not read.
     """
     if not isinstance(dataset, tf.data.Dataset):
         return
@@ -119,7 +128,35 @@ def count_passes(dataset: Any, number: int, unread: int = 0, *, alternates: bool
     for count in range(number if shuffles or kept else 0):
         iterator = iter(dataset)
         if (not one_pass and not (alternates and count % 2)) or (kept and not count):
-            pull(iterator, None)
+            pull(iterator, batches)
+            if batches is not None:
+                _wait_for_buffers(iterator)
+
+
+def _wait_for_buffers(iterator: Any) -> None:
+    """Wait until a pipeline has read ahead as far as it does in an evaluation, which draws, too."""
+    before = None
+    for _ in range(_TRIES):
+        time.sleep(_PAUSE)
+        try:
+            now = tf.io.serialize_tensor(serialized(iterator._iterator_resource)).numpy()
+        except tf.errors.OpError:  # it cannot be told
+            return
+        if now == before:
+            return
+        before = now
+
+
+def reads_again(dataset: Any) -> bool:
+    """Whether :func:`count_passes` reads a dataset to make it draw as before."""
+    if not isinstance(dataset, tf.data.Dataset):
+        return False
+    return not _one_pass(dataset) or bool(_below_caches(dataset))
+
+
+def shuffles_twice(dataset: Any) -> bool:
+    """Whether one shuffle is below another, so that what is read ahead draws at two places."""
+    return len(list(_shuffles(dataset))) > 1
 
 
 def counts_passes(dataset: Any) -> bool:
@@ -221,7 +258,7 @@ def numbers_in(logs: Any) -> dict[str, float]:
     return found
 
 
-_TRIES = 100
+_TRIES, _PAUSE = 100, 0.005
 # These are stateful only through the functions that they call, or keep their state in the iterator;
 # tables are only looked up.
 _STATELESS = {

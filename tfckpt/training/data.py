@@ -150,8 +150,11 @@ class Data:
         if tf_data.is_dataset(self.dataset):
             self._fits.unread.append((self.dataset, captured(self.dataset)))
 
-    def go_to(self, position: Position) -> None:
-        """Before Keras makes an iterator: count those that it had made."""
+    def go_to(self, position: Position) -> Iterator[str]:
+        """Before Keras makes an iterator: count those that it had made; says what takes its time.
+
+        Validation data whose draws cannot be counted are read as often and as far as before.
+        """
         earlier = max(0, position.passes - position.in_iterator)
         all_read = fit.is_keras3(self._model) or self.goes_on  # tf_keras makes one before
         epochs = position.epoch + 1 - position.initial_epoch
@@ -163,8 +166,12 @@ class Data:
         )
         self._fits.passes[self._number] = earlier
         self._validated = position.validated
-        data.count_passes(fit.validation_data_of(self._model), self._validated)
         fit.set_inferred_steps(self._model, position.inferred_steps)
+        dataset, steps = fit.validation_data_of(self._model), fit.validation_steps_of(self._model)
+        if self._validated and data.reads_again(dataset):
+            exact = steps is None or not data.shuffles_twice(dataset)
+            yield fit_checks.about_validation(self._validated, steps, exact=exact)
+        data.count_passes(dataset, self._validated, batches=steps)
 
     def restore(self, position: Position, arrays: Mapping[str, Any]) -> None:
         """Before Keras makes an iterator, after all other state is restored."""

@@ -160,7 +160,8 @@ class Fit:
             exact = False
         elif exact:
             self._say_once(other_data(position, self._data.element, self._data.content))
-            self._data.go_to(position)
+            for sentence in self._data.go_to(position):
+                self._say_once(sentence)
             self._skip = 0 if position.ended else position.calls
         if other:
             self._say_once(

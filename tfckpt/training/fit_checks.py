@@ -77,6 +77,16 @@ def about_data(iterator: Any, captured: Captured, model: Any) -> Iterator[str]:
         )
 
 
+def about_validation(times: int, steps: int | None, *, exact: bool) -> str:
+    """What is read before the training goes on."""
+    far = "to their end" if steps is None else f"{steps:,} {'batch' if steps == 1 else 'batches'}"
+    return (
+        f"reads the validation data again, {times:,} × {far}: they shuffle inside a repeat, "
+        "another shuffle or a cache, where only reading draws the same numbers"
+        + ("" if exact else "; of two shuffles that is not exact: use one")
+    )
+
+
 def about_calls(captured: Captured) -> Iterator[str]:
     """Whether functions of the dataset run in parallel and draw from the same state."""
     if captured.races:

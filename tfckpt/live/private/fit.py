@@ -251,6 +251,12 @@ def validation_data_of(model: Any) -> Any:
     return None if frame is None else frame.f_locals.get("val_x")
 
 
+def validation_steps_of(model: Any) -> int | None:
+    """How many batches the running ``fit`` reads for each evaluation; None for all."""
+    frame = _frame(model, "fit")
+    return None if frame is None else frame.f_locals.get("validation_steps")
+
+
 def iterators_of_evaluation(model: Any) -> int:
     """How many iterators the evaluation that ends has made of its data."""
     if (frame := _frame(model, "evaluate")) is None:
