@@ -274,7 +274,8 @@ def test_start_over_deletes_nothing_of_another_run(runs, tmp_path, capsys, earli
     model = earlier(model, newest, runs(keras)()[0])
     assert fit(model, 3, resumed(model, start_over=True)) == [0, 1, 2]
     assert [one.number for one in tfckpt.list_checkpoints(tmp_path / "run")] == [6, 5, 3, 2]
-    assert "another run, which this run does not resume and never deletes" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "another run, which this run does not resume and never deletes" in said
 
 
 def test_resume_saves_every_so_many_epochs_with_what_is_to_be_recorded(runs, tmp_path) -> None:
