@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test test-long test-matrix test-clients docs bench clean
+.PHONY: help setup demo test test-long test-matrix test-clients docs pictures bench clean
 
 help:
 	@echo "make demo       train, stop, resume and fine-tune on a small data set"
@@ -13,6 +13,7 @@ help:
 	@echo "make test-matrix  a part of them with each TensorFlow and Keras of docs/versions.md"
 	@echo "make test-clients  the programs of others in docs/clients.md"
 	@echo "make docs       the documentation as a site, in build/site"
+	@echo "make pictures   the pictures of README.md, from the program as it is"
 	@echo "make bench      measure speed beside TensorFlow and the machine's limits"
 	@echo "make clean      remove $(VENV) and what tools left behind"
 
@@ -55,6 +56,10 @@ test-clients: $(STAMP)
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "built: build/site/index.html"
+
+# Needs Chromium for the page of a run.
+pictures: $(STAMP)
+	for each in badges record draw; do $(BIN)/python docs/pictures/$$each.py || exit; done
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks

@@ -111,7 +111,7 @@ def versions(session: nox.Session, pair: str) -> None:
     groups = session.posargs or list(GROUPS)
     record = json.loads(file.read_text()) if session.posargs and file.exists() else {"groups": {}}
     out = session.run("python", "-c", VERSIONS, silent=True, stderr=None, env=QUIET)
-    record |= {"versions": json.loads(out), "date": date.today().isoformat()}
+    record |= {"versions": json.loads(out), "date": when(session)}
     record["python"] = str(Path(session.bin, "python"))
     session.run(
         *("python", "-m", "pytest", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"),
@@ -215,7 +215,7 @@ def clients(session: nox.Session, of: str) -> None:
         record = {
             "package": f"{tests[client]} {versions_of[tests[client]]}",
             "with": f"{of} {versions_of[of]}, TensorFlow {versions_of['tensorflow']}",
-            "date": date.today().isoformat(),
+            "date": when(session),
             "outcomes": outcomes(report),
         }
         record_file(client).write_text(json.dumps(record, indent=1), encoding="utf-8")
@@ -287,6 +287,13 @@ def counts(report: Path, paths: list[str]) -> dict[str, Any]:
         skipped += [] if skip is None else [skip.get("message", "")]
         passed += len(case.findall("*[@message]")) == 0
     return {"passed": passed, "failed": failed, "skipped": sorted(skipped)}
+
+
+def when(session: nox.Session) -> str:
+    """The day, and the commit that was tested."""
+    git = ("git", "rev-parse", "--short=8", "HEAD")
+    commit = str(session.run(*git, external=True, silent=True)).strip()
+    return f"{date.today().isoformat()}, {commit}"
 
 
 def rows(found: dict[str, dict[str, Any]]) -> list[str]:

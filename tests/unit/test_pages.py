@@ -28,7 +28,7 @@ def test_a_run_is_a_page() -> None:
     assert page.cell("ckpt-1", "step") == "1,000"
     assert page.cell("ckpt-1", "notes") == "kept: pinned"
     assert page.cell("ckpt-2", "loss") == "0.25"
-    assert page.cell("ckpt-3", "state") == "goes next"
+    assert page.cell("ckpt-3", "state") == "deleted next"
 
 
 @pytest.mark.usefixtures("place")
@@ -94,7 +94,7 @@ def test_a_run_says_what_is_best_kept_damaged_and_next() -> None:
         )
     )
     states = [page.cell(f"ckpt-{number}", "state") for number in (5, 4, 3, 2)]
-    assert states == ["goes next", "best", "best", "uncommitted"]
+    assert states == ["deleted next", "best", "best", "uncommitted"]
     assert page.cell("ckpt-6", "notes") == "kept: latest 2, newest"
     assert page.cell("ckpt-3", "notes") == "best by loss; no rule keeps it: would be deleted"
     assert page.cell("ckpt-1", "notes") == "its index ends too soon"

@@ -264,7 +264,7 @@ def _names(series: Mapping[str, Sequence[tuple[float, float]]]) -> Iterator[str]
     ]
     lowest = -math.inf
     for end, number, name in sorted(ends):
-        lowest = max(end, lowest + 14)
+        lowest = max(end, lowest + 20)
         yield f'<text class="dot{number % 4}" x="{_RIGHT + 10}" y="{lowest:.1f}">'
         yield f"{text(name)}</text>"
 

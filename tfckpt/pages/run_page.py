@@ -41,7 +41,7 @@ _HUES = {
     "best": "amber",
     "kept": "green",
     "committed": "blue",
-    "goes next": "grey",
+    "deleted next": "grey",
     "would be deleted": "orange",
     "foreign": "violet",
     "uncommitted": "teal",
@@ -132,7 +132,7 @@ class _Saved:
         elif self.deleted:
             self.state = "would be deleted"
         elif self.goes_next:
-            self.state = "goes next"
+            self.state = "deleted next"
         else:
             self.state = "kept" if listed.kept or preserved else listed.state
         kept = ", ".join(listed.kept or ())
@@ -142,7 +142,7 @@ class _Saved:
             *(["no rule keeps it: would be deleted"] if self.best_by and self.deleted else ()),
             *(["has NaN or infinite weights"] if record.finite is False else ()),
             *([f"kept: {kept}"] if kept else ["kept permanently"] if preserved else ()),
-            *(["goes with the next save"] if self.goes_next else ()),
+            *(["the next save deletes it"] if self.goes_next else ()),
         ]
 
     @property
@@ -165,7 +165,7 @@ def _body(saved: Sequence[_Saved]) -> Iterator[str]:
     if not any(one.judged for one in saved):
         yield (
             '<p class="quiet">With <code>--keep latest=3</code> or <code>--config FILE</code>, '
-            "this page says which of them the rules keep, and which goes next.</p>"
+            "this page says which of them the rules keep, and which the next save deletes.</p>"
         )
     best = [one.best_by for one in saved if one.best_by]
     metrics = list(dict.fromkeys([*best, *(name for one in saved for name in one.metrics)]))[:8]
@@ -190,13 +190,13 @@ def _facts(saved: Sequence[_Saved], numbered: Sequence[_Saved]) -> Iterator[tupl
     yield "size of all", size(sum(one.nbytes for one in saved))
     times = [one.since for one in saved if one.since is not None]
     if times:
-        yield "between saves, median", duration(statistics.median(times))
+        yield "median time between saves", duration(statistics.median(times))
     deleted = [one for one in saved if one.deleted]
     if deleted:
         total = size(freed_by((one.listed for one in saved), {one.path for one in deleted}))
-        yield "no rule keeps", f"{counted(len(deleted), 'checkpoint')} ({total})"
+        yield "kept by no rule", f"{counted(len(deleted), 'checkpoint')} ({total})"
     going = [one.name for one in saved if one.goes_next]
-    yield "goes next", ", ".join(going[:3]) + (f" and {len(going) - 3} more" if going[3:] else "")
+    yield "the next save deletes", ", ".join(going[:3]) + (f" and {len(going) - 3} more" if going[3:] else "")
 
 
 def duration(seconds: float) -> str:
@@ -229,7 +229,7 @@ def _curves(saved: Sequence[_Saved]) -> Iterator[str]:
     yield f"<h2>Over the {'steps' if by_step else 'saves'}</h2>"
     yield curves(points, list(_panels(saved)), runs, "step" if by_step else "number")
     yield (
-        '<p class="quiet">★ best · ● kept by a rule · ○ complete, dashed if it goes next · '
+        '<p class="quiet">★ best · ● kept by a rule · ○ complete · dashed: deleted next · '
         "× damaged. A click on one leads to its row.</p>"
     )
 
@@ -275,5 +275,5 @@ def _cells(one: _Saved, metrics: Sequence[str]) -> list[Cell]:
         *counts,
         *(Cell(number(value, 4), value) for value in measured),
         Cell(size(one.nbytes), one.nbytes),
-        Cell(" ".join(f"<span>{part}</span>" for part in one.when.split())),
+        Cell(f"<span>{one.when}</span>"),
     ]
