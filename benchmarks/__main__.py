@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import importlib.metadata
 import json
 import os
 import platform
+import subprocess
 import sys
 import tempfile
 import time
@@ -45,8 +47,18 @@ def main() -> None:
         print(json.dumps([row._asdict() for row in rows]))
         return
     versions = [f"{package} {importlib.metadata.version(package)}" for package in PACKAGES]
-    print(f"Python {platform.python_version()}, {', '.join(versions)}, {os.cpu_count()} cores\n")
+    date = time.strftime("%Y-%m-%d")
+    print(f"{date}, commit {_commit()}, {os.cpu_count()} cores,", end=" ")
+    print(f"Python {platform.python_version()}, {', '.join(versions)}\n")
     print(markdown(rows))
+
+
+def _commit() -> str:
+    command = ["git", "-C", Path(__file__).parent, "describe", "--always", "--dirty"]
+    with contextlib.suppress(OSError):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return done.stdout.strip() or "unknown"
+    return "unknown"
 
 
 if __name__ == "__main__":

@@ -348,7 +348,7 @@ class RunDirectory(Directory):
         self.checkpoints()  # raises where there is something else at the path
         self._rules, self._checkpoint, self._given = rules, checkpoint, given
         self._created = time.time()
-        self._own: dict[str, None] = {}  # paths that this process has saved, in this order
+        self._own: dict[str, None] = {}  # that this process has saved and not deleted, in order
         self._known: CommitRecord | None = None  # what the rules go on with after the last decision
         self._remarks = Remarks(rules, given)
 
@@ -467,6 +467,7 @@ class RunDirectory(Directory):
                 logging.warning("%s: not deleted; the next save tries again: %s", prefix, reason)
             else:
                 logging.info("deleted %s: no rule keeps it", prefix)
+                self._own.pop(prefix, None)
         own = next((one for one in saved if one.prefix == path), None)
         if own is not None:
             staying = [one for one in saved if one.prefix not in decision.delete]
@@ -485,7 +486,7 @@ class RunDirectory(Directory):
     def catch_up(self) -> None:
         """Write the state file, and delete what it kept, if that has failed after the last save."""
         if self._is_behind:
-            self.sweep(next(reversed(self._own)))
+            self.sweep(next(reversed(self._own), self.newest))
 
     def report(self, record: CommitRecord, prefix: str, path: str, seconds: float) -> SaveReport:
         """The report of a save; ``path`` is the prefix as the caller spells it."""
