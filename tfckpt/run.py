@@ -72,6 +72,7 @@ class Run:
                 on_nonfinite=config.manager.on_nonfinite,
                 on_unsavable=config.manager.on_unsavable,
                 include=config.manager.include,
+                api=config.manager.api,
                 random_generators=False,  # of its own record
             )
         self.report: RestoreReport | None = None
@@ -122,9 +123,14 @@ class Run:
         """Restore; for a ``fit`` only check what it restores at the saved position."""
         checkpoint = self.checkpoint
         checkpoint._background.failure()  # waits; sync raises the error of a save
-        counter, lineage = checkpoint.save_counter, checkpoint._lineage
+        lineage = checkpoint._lineage
         with adding_call(self.call):
-            return restore_from(self.config, self._objects, counter, lineage, fit=fit)
+            return restore_from(self.config, self._objects, self._counter, lineage, fit=fit)
+
+    @property
+    def _counter(self) -> Any:
+        manager = self.config.manager
+        return None if manager and manager.api == "write" else self.checkpoint.save_counter
 
     def restored(self, report: RestoreReport, resumption: Resumption | None) -> None:
         """Record what was restored."""
@@ -151,7 +157,7 @@ class Run:
             RestoreError: the config has no ``restore`` section.
         """
         self.checkpoint._background.failure()
-        return plan_from(self.config, self._objects, self.checkpoint.save_counter)
+        return plan_from(self.config, self._objects, self._counter)
 
     def save(
         self,

@@ -114,6 +114,28 @@ def test_a_number_below_an_existing_one_is_refused_and_the_same_is_saved_anew(
 # The best, by metrics that are given with a save or found later
 
 
+def test_what_is_written_has_no_counter_and_is_numbered_all_the_same(
+    manager, save, value, directory
+) -> None:
+    first = manager(2, api="write")
+    paths = [save(first, number) for number in (1, 2, 3)]
+    assert [path[-6:] for path in paths] == ["ckpt-1", "ckpt-2", "ckpt-3"]
+    kept = manager(2, api="write")
+    assert kept.checkpoints == paths[1:]
+    names = {name for name, _ in tf.train.list_variables(paths[-1])}
+    assert not any("save_counter" in name for name in names)
+    value.assign(0)
+    tf.train.Checkpoint(value=value).read(paths[-1]).assert_consumed()
+    assert value.numpy() == 3
+    value.assign(0)
+    assert kept.restore_or_initialize() == paths[-1]
+    assert value.numpy() == 3
+    config = {"version": 1, "manager": {"directory": str(directory), "api": "write"}}
+    run = tfckpt.from_config(config, value=value)
+    assert run.restore().path == paths[-1]
+    assert not any("save_counter" in name for name, _ in tf.train.list_variables(run.save()))
+
+
 def test_the_best_is_found_by_the_rule_after_a_restart(manager, directory) -> None:
     first = manager(keep=[{"latest": 9}, LEAST])
     assert first.best is None

@@ -188,7 +188,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
             if number.counted:
                 to.path, to.prefix = (f"{path}-{number.value}" for path in (to.path, to.prefix))
             with live_objects(), gc_paused(), as_save_errors(to.path):
-                if number.counted:  # it is saved, too
+                if number.counted and to.counts:  # it is saved, too
                     undo.callback(self.save_counter.assign, as_int(self.save_counter))
                     self.save_counter.assign(number.counted)
                 objects = gather(*self._objects())

@@ -73,6 +73,7 @@ class Destination:
         prefix: the same, absolute.
         before: an earlier checkpoint, whose data files are shared where they hold what is frozen;
             "" where there is none yet; None to write everything.
+        counts: whether ``save_counter`` gets the number of the save.
         frozen: the names of the frozen values.
         sound: what was read of shared files and had its checksum, since it was last written.
         chunk: bytes that are written at a time.
@@ -80,6 +81,7 @@ class Destination:
 
     on_nonfinite = on_unsavable = "warn"
     before: str | None = None
+    counts = True
     frozen: frozenset[str] = frozenset()
     sound: set[tuple[str, float, str]]
     chunk = FOREGROUND

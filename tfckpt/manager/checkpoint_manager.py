@@ -70,6 +70,8 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             ``warn`` and leave it out, or ``error``.
         include: ``all``, or ``trainable``: what does not train is written once, into a file that
             the saves after it share, as long as it is unchanged.
+        api: ``save``, or ``write``: files without ``save_counter``, as those of
+            ``Checkpoint.write``.
         on_saved: called with a :class:`SaveReport` after each save; see the attribute.
         random_generators: whether a save keeps the state of the global random generators of Python,
             NumPy, TensorFlow and Keras, and a restore from this directory goes on with it.
@@ -120,6 +122,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         on_nonfinite: str = "warn",
         on_unsavable: str = "warn",
         include: str = "all",
+        api: str = "save",
         on_saved: Callable[[SaveReport], object] | None = None,
         random_generators: bool = True,
     ) -> None:
@@ -145,6 +148,7 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
             path, name, files, rules=rules, checkpoint=checkpoint, given=self._given
         )
         self._trainable = arguments.included(include, files) == "trainable"
+        self._counts = arguments.one_of("api", api, ("save", "write")) == "save"
         self._enable_async = enable_async
         self._if_busy = arguments.one_of("if_busy", if_busy, ("wait", "skip"))
         self._step_counter = step_counter
@@ -309,7 +313,8 @@ class CheckpointManager(TensorFlowManager):  # type: ignore[misc]
         """
         checkpoint, rejected = self._checkpoint, list[str]()
         checkpoint._background.failure()
-        _ = checkpoint.save_counter  # makes it
+        if self._counts:
+            _ = checkpoint.save_counter  # makes it
         candidates = agreed(
             checkpoint._workers(),
             self._restorable(rejected),
@@ -358,7 +363,7 @@ class _ManagedDestination(Destination):
         self._manager, self._directory = manager, manager._files
         super().__init__(manager._checkpoint_prefix, self._directory.prefix, manager._files.files)
         self.on_nonfinite, self.on_unsavable = manager._on_nonfinite, manager._on_unsavable
-        self.sound = manager._sound
+        self.sound, self.counts = manager._sound, manager._counts
         self._record, self._number, self._check_interval = record, number, check_interval
         self._began = time.monotonic()
 
@@ -383,7 +388,7 @@ class _ManagedDestination(Destination):
             logging.info("save skipped: the previous one is still being written")
         elif workers.chief:
             with as_save_errors(self.path):
-                counter = as_int(checkpoint.save_counter)
+                counter = as_int(checkpoint.save_counter) if self.counts else 0
                 number = take_number(self.prefix, self.files, counter, chosen)
             undo.callback(number.give_back)
         if (number := workers.number(number)) is not None:

@@ -196,7 +196,10 @@ def _facts(saved: Sequence[_Saved], numbered: Sequence[_Saved]) -> Iterator[tupl
         total = size(freed_by((one.listed for one in saved), {one.path for one in deleted}))
         yield "kept by no rule", f"{counted(len(deleted), 'checkpoint')} ({total})"
     going = [one.name for one in saved if one.goes_next]
-    yield "the next save deletes", ", ".join(going[:3]) + (f" and {len(going) - 3} more" if going[3:] else "")
+    yield (
+        "the next save deletes",
+        ", ".join(going[:3]) + (f" and {len(going) - 3} more" if going[3:] else ""),
+    )
 
 
 def duration(seconds: float) -> str:

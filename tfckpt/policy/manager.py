@@ -228,6 +228,8 @@ class Manager(Model):
     """When `fit` is done, load the weights of the best checkpoint, by the first `best` rule."""
     export: Export = Field(default_factory=Export)
     """Files for inference, written beside the checkpoints."""
+    api: Literal["save", "write"] = "save"
+    """save also counts the saves, in save_counter, write does not, as in tf.train.Checkpoint."""
     durable: bool = True
     """Wait until the files would survive a power cut; false leaves that to the system."""
     enable_async: bool = False
