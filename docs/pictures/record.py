@@ -43,8 +43,8 @@ BETWEEN = re.compile(r"(saved ckpt-\d+\n)(?:saved ckpt-\d+\n)+(saved ckpt-\d+)")
 SHOWN = {
     "faint": r"^saves to|^…",
     "good": r"^restored|^training|^saved|^accuracy|^Plan: \d|^  RENAMED  +\d|^    (rename|exc)",
-    "bad": r"^Killed|^tfckpt\.errors|^  MISSING  \w|^  MISMATCH  \w",
-    "text": r"^with this added|^no checkpoint|^weights only",
+    "bad": r"^Killed|^tfckpt\.errors|^  (MISSING|UNEXPECTED)  \w|^  MISMATCH  .*, \d",
+    "text": r"^with this added|^this policy|^no checkpoint|^weights only|^    model/.*/kernel",
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import html
 import importlib.util
 import json
 import re
@@ -131,11 +132,16 @@ def test_a_record_written_by_the_page_is_read(tmp_path: Path) -> None:
     assert dense.bias.numpy().tolist() == [1.0, 2.0]
 
 
+def script(name: str) -> Any:
+    """One of those that draw the pictures."""
+    spec = importlib.util.spec_from_file_location(name, PICTURES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def test_the_pictures_say_what_is() -> None:
-    spec = importlib.util.spec_from_file_location("badges", PICTURES / "badges.py")
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    for name, drawn in script.badges().items():
+    for name, drawn in script("badges").badges().items():
         assert (PICTURES / name).read_text(encoding="utf-8") == drawn, "run docs/pictures/badges.py"
         assert f"docs/pictures/{name}" in README
     light, dark = (
@@ -143,6 +149,8 @@ def test_the_pictures_say_what_is() -> None:
         for name in ("light", "dark")
     )
     assert light == dark
+    said = [line.text for line in script("record").record()]
+    assert [*map(html.unescape, light)] == said, "run docs/pictures/record.py"
     for line in "Killed", "training resumes after 2 epochs", "RefusedError", "exclude:", "RENAMED":
         assert any(line in shown for shown in light), "run docs/pictures/record.py"
 
