@@ -37,6 +37,7 @@ test: $(STAMP)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/mypy tests/typed.py
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --cov
 
 # With long searches; each prints its seed.

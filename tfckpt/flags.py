@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, overload
 
 from absl import flags
 
 from tfckpt.errors import PolicyError
 from tfckpt.policy import Config, load_config
+
+_Source = str | os.PathLike[str] | Mapping[str, Any]
 
 
 class _ConfigParser(flags.ArgumentParser):  # type: ignore[misc]
@@ -56,12 +58,20 @@ class _ConfigFlag(flags.Flag):  # type: ignore[misc]
         return str(self._value)
 
 
+@overload
+def DEFINE_config(
+    name: str, default: _Source, help: str = ..., flag_values: flags.FlagValues = ...
+) -> flags.FlagHolder[Config]: ...
+@overload
+def DEFINE_config(
+    name: str, default: None = None, help: str = ..., flag_values: flags.FlagValues = ...
+) -> flags.FlagHolder[Config | None]: ...
 def DEFINE_config(  # noqa: N802 - as absl calls its own
     name: str,
-    default: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    default: _Source | None = None,
     help: str = "tfckpt config",  # noqa: A002 - as absl calls it
     flag_values: flags.FlagValues = flags.FLAGS,
-) -> flags.FlagHolder[Config | None]:
+) -> flags.FlagHolder[Any]:
     """Define ``--NAME=FILE``, a config, and ``--NAME_set=KEY=VALUE``, which changes a key of it.
 
     The second may be given several times; its values are YAML:
