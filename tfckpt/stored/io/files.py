@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 _TEMPORARY = re.compile(r"(?P<of>.+)\.[0-9a-f]{8}\.tmp", re.DOTALL)
 _CHUNK = 1 << 20
+_LARGE = 1 << 23  # bytes; for less, space is not reserved
 _in_use: set[str] = set()
 
 
@@ -306,9 +307,10 @@ class LocalOutput:
         self._durable = durable
 
     def reserve(self, nbytes: int) -> None:
-        from tfckpt.stored.io.preallocate import reserve  # imports ctypes, not needed for reading
+        if nbytes >= _LARGE:
+            from tfckpt.stored.io.preallocate import reserve  # imports ctypes
 
-        reserve(self._file.fileno(), nbytes)
+            reserve(self._file.fileno(), nbytes)
 
     def write(self, data: Buffer) -> None:
         rest = memoryview(data).cast("B")

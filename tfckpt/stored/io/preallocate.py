@@ -17,14 +17,12 @@ import os
 import sys
 from typing import Any
 
-LARGE = 1 << 23
 _KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE of linux/falloc.h
 
 
 def reserve(descriptor: int, nbytes: int) -> None:
     """Allocate space for an open, empty file; raise OSError where the disk is full."""
-    call = _fallocate() if nbytes >= LARGE else None
-    if call is None or not os.major(os.fstat(descriptor).st_dev):
+    if (call := _fallocate()) is None or not os.major(os.fstat(descriptor).st_dev):
         return
     if call(descriptor, _KEEP_SIZE, 0, nbytes) and ctypes.get_errno() == errno.ENOSPC:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
