@@ -15,7 +15,8 @@ def variables(thing):
     if isinstance(thing, tf.Variable):
         return [thing]
     found = thing.variables
-    return list(found() if callable(found) else found)
+    found = found() if callable(found) else found
+    return [each for each in found if hasattr(each, "numpy")]  # tf_keras counts tables, too
 
 
 def read(*things):

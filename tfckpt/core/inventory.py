@@ -137,11 +137,12 @@ class Ordered(NamedTuple):
     """A value of a layer, in the order in which Keras lists them.
 
     ``path`` is the variable's own path, ``bidirectional/forward_lstm/lstm_cell/kernel``, ``""`` if
-    unknown.
+    unknown; ``frozen``, whether a live layer would train it if it were not frozen.
     """
 
     name: str
     path: str = ""
+    frozen: bool = False
 
 
 class Dataset(NamedTuple):
@@ -193,6 +194,7 @@ class Inventory:
             is found only for these.
         deep_orders: canonical path of a layer → its values and those of all layers in it, in the
             order in which Keras 2 writes them.
+        own_writing: canonical names of live values that a layer's own code writes to such files.
         listings: canonical path of a live subclassed model → the paths of its layers with values,
             as Keras lists them.
         private: canonical path → attribute, for attributes that begin with an underscore, which
@@ -216,6 +218,7 @@ class Inventory:
     deep_orders: Mapping[str, tuple[Ordered, ...]] = dataclasses.field(
         default_factory=dict, compare=False
     )
+    own_writing: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
     listings: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict, compare=False)
     private: Mapping[str, str] | None = None
     varying: Mapping[str, tuple[int | None, ...] | None] = dataclasses.field(

@@ -23,7 +23,7 @@ from tfckpt.errors import NamingError, UntrackedError
 from tfckpt.live import optimizers
 from tfckpt.live.data import dataset_of
 from tfckpt.live.flavors import flavor_of, is_optimizer
-from tfckpt.live.orders import deep, deep_orders, own_orders
+from tfckpt.live.orders import deep, deep_orders, own_orders, own_writing
 from tfckpt.live.traits import Traits
 from tfckpt.live.tree import Tree, check_listed, is_value
 from tfckpt.live.variables import fixed_shape, is_variable, raw
@@ -135,6 +135,7 @@ class Gathered:
             roots=_with_parts(self._roots, entries),
             own_orders=own_orders(tree, named) if self._orders else {},
             deep_orders=deep_orders(tree, named, models.values()) if self._orders else {},
+            own_writing=own_writing(tree, named) if self._orders else frozenset(),
             listings=_listings(self._listed, named),
             private=named.private,
             varying=varying,

@@ -16,7 +16,7 @@ from tfckpt.live.private.either_keras import others_of, trainable_of
 from tfckpt.live.variables import is_variable, path, raw
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
     from tfckpt.core.names import Names, Node
     from tfckpt.live.flavors import Flavor
@@ -46,6 +46,15 @@ def own_orders(tree: Tree, named: Names) -> Orders:
     return found
 
 
+def own_writing(tree: Tree, named: Names) -> frozenset[str]:
+    """The names of values that a layer's own code writes."""
+    names = {id(value.node): value.name for value in named.values}
+    layers = (layer for layer, _, flavor in tree.layers if not _writes_plainly(layer, flavor))
+    values = (v for each in layers for v in (*trainable_of(each), *others_of(each)))
+    found = (names.get(id(tree.variable(v))) for v in values if is_variable(v))
+    return frozenset(filter(None, found))
+
+
 def deep_orders(tree: Tree, named: Names, models: Iterable[Any]) -> Orders:
     """Path of each layer that a model lists → its values and those of nested layers."""
     names = {id(value.node): value.name for value in named.values}
@@ -55,17 +64,24 @@ def deep_orders(tree: Tree, named: Names, models: Iterable[Any]) -> Orders:
             node = tree.node(layer)
             at = named.paths.get(id(node)) if node is not None else None
             if at is not None:
-                _add(found, at, deep(layer), tree, names)
+                _add(found, at, deep(layer), tree, names, frozen=_frozen(layer))
     return found
 
 
 def _add(
-    found: Orders, at: str, variables: Sequence[Any], tree: Tree, names: Mapping[int, str]
+    found: Orders,
+    at: str,
+    variables: Sequence[Any],
+    tree: Tree,
+    names: Mapping[int, str],
+    *,
+    frozen: Container[int] = (),
 ) -> None:
     nodes = [id(tree.variable(variable)) for variable in variables]
     if variables and all(node in names for node in nodes):
         found[at] = tuple(
-            Ordered(names[node], path(v)) for node, v in zip(nodes, variables, strict=True)
+            Ordered(names[node], path(v), id(raw(v)) in frozen)
+            for node, v in zip(nodes, variables, strict=True)
         )
 
 
@@ -91,6 +107,12 @@ def deep(layer: Any) -> list[Any]:
     others = [v for each in inside for v in others_of(each)]
     unique = {id(raw(v)): v for v in (*trainable, *others) if is_variable(v)}
     return list(unique.values())
+
+
+def _frozen(layer: Any) -> set[int]:
+    """The ids of the variables of a layer and its nested layers that it trains only unfrozen."""
+    able = {id(raw(v)) for each in _inside(layer) for v in trainable_of(each) if is_variable(v)}
+    return able - {id(raw(v)) for v in layer.trainable_weights}
 
 
 def _inside(layer: Any) -> Iterator[Any]:

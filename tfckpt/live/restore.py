@@ -19,6 +19,7 @@ from tfckpt.core.selectors import REGEX
 from tfckpt.errors import CheckpointError, DamagedCheckpointError, RefusedError, RestoreError
 from tfckpt.live import building, outputs
 from tfckpt.live.adapt import plan_context
+from tfckpt.live.addresses import addresses
 from tfckpt.live.apply import Undo, apply, check_values
 from tfckpt.live.building import initial_values
 from tfckpt.live.inventory import Live, collect, ungraphed
@@ -312,7 +313,8 @@ def _planned(
 def _open(path: str, live: Live) -> StoredCheckpoint:
     roots, bases, files = live.roots, live.weak_bases, files_of(path)
     with contextlib.ExitStack() as stack:
-        opened = open_checkpoint(path, roots=roots, bases=bases, files=files)
+        known = partial(addresses, live)
+        opened = open_checkpoint(path, roots=roots, bases=bases, addresses=known, files=files)
         stored = stack.enter_context(opened)
         refuse_absent(stored)
         if stored.record is None and files.exists(path_of(path)):

@@ -230,15 +230,18 @@ class _Planning:
             return
         # a value under its own name takes precedence over one found by an alias
         direct = [route for route in claims if not route.alias or route.rule] or claims
+        listed = [route for route in direct if self._is_listed(route)]
+        if len(listed) == len(direct):
+            direct = direct[:1]
         for route in claims:
-            if route not in direct:
+            if route in direct:
+                continue
+            if self._is_listed(route):
+                # Keras writes a variable once for each layer that holds it
+                twice = f"another copy of {live.name}, which Keras stores twice"
+                self._spare(_Spared(Status.EXCLUDED, twice, Severity.NOTE), stored=route.stored)
+            else:
                 reason = f"another name of {live.name}, which has its own value in the checkpoint"
-                if self._layers.orders.layers(route.stored.name) is not None:
-                    # Keras writes a variable once for each layer that holds it
-                    twice = f"another copy of {live.name}, which Keras stores twice"
-                    spared = _Spared(Status.EXCLUDED, twice, Severity.NOTE)
-                    self._spare(spared, stored=route.stored)
-                    continue
                 self._unexpected.append((route.stored, reason, ""))
         if not direct:
             self._missing.append(live)
@@ -246,6 +249,10 @@ class _Planning:
             self._steps.append(self._comparison.step(joined, live))
         else:
             self._clash(live, direct)
+
+    def _is_listed(self, route: Route) -> bool:
+        """Whether the order in a layer says where a value goes, not a rule."""
+        return not route.rule and self._layers.orders.layers(route.stored.name) is not None
 
     def _clash(self, live: Entry, claims: Sequence[Route]) -> None:
         first, *others = sorted((route.stored for route in claims), key=lambda entry: entry.name)

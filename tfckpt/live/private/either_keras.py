@@ -5,13 +5,14 @@ Seen in Keras 3.1 to 3.15 and tf_keras 2.16 to 2.21.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.live.private.tensorflow import changed
+from tfckpt.live.private.tensorflow import changed, optional
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 # Variables
@@ -57,6 +58,53 @@ def others_of(layer: Any) -> Sequence[Any]:
 def calls_of(layer: Any) -> Sequence[Any]:
     """The calls of a layer on symbolic tensors."""
     return getattr(layer, "_inbound_nodes", ())
+
+
+# Files
+
+
+class _GroupRecorder(set[int]):
+    """In place of a file, and of the set of what is written: the group of each object.
+
+    And whether it has values of its own.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: dict[int, tuple[str, bool]] = {}
+        self._group: str | None = None
+        self._holds = False
+
+    def __bool__(self) -> bool:
+        return True
+
+    def make(self, path: str, metadata: Any = None) -> _GroupRecorder:
+        self._group, self._holds = path, False
+        return self
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self._holds = True  # nothing is written
+
+    def add(self, one: int) -> None:
+        super().add(one)
+        if self._group is not None:
+            self.found[one], self._group = (self._group, self._holds), None
+
+
+def groups_of(package: str, model: Any) -> Mapping[int, tuple[str, bool]]:
+    """The id of each object in a model → the group of a file for it, and whether that has values.
+
+    As Keras would write it.
+    """
+    library = f"{package}.src.saving.saving_lib"
+    if (walk := optional(library, "_save_state")) is None:
+        return {}
+    store = optional(library, "H5IOStore")  # Keras 3 asks for its class
+    recorder = type("Recorder", (_GroupRecorder, store), {})()
+    with contextlib.suppress(Exception):  # a layer may write its values itself, by a user's code
+        walk(model, recorder, None, "", recorder)
+    found: Mapping[int, tuple[str, bool]] = recorder.found
+    return found
 
 
 # Vocabularies of lookup layers, which are set again as the layer sets them

@@ -30,6 +30,8 @@ _NOT_SAVED = (
     "not in the checkpoint: only tfckpt saves vocabularies and bins. The model keeps its own, "
     "which must be those that it was trained with"
 )
+_OWN_WRITER = "its layer writes its values itself, and only the layer can read them"
+_OWN_WRITER_HINT = "load the file with Keras, then save the model once with tfckpt"
 NO_SUCH_NAME = "the model has nothing with this name"
 _SEVERITY = {"error": Severity.ERROR, "warn": Severity.WARN, "ignore": Severity.NOTE}
 _ANEW = "optimizer: reset starts the optimizer from scratch"
@@ -89,7 +91,7 @@ class Unmatched:
         )
         ambiguity, hint = next((found for found in ambiguities if found[0]), ("", ""))
         expected = self._expect_missing.every(live.name) is not None
-        if ambiguity and not expected:
+        if ambiguity and not expected and live.name not in self._live.own_writing:
             error = Severity.ERROR, ambiguity, hint
             return Step(Status.SUSPECT, live.name, "", live, None, *error)
         said = live.name in moved or live.name in self._stored.left_out
@@ -100,7 +102,7 @@ class Unmatched:
         unsaved = is_program_state(live) and not self._stored.complete
         left_out = live.name in self._stored.left_out
         on_missing = self._policy.on_missing
-        if live.role is Role.VOCABULARY and on_missing == "error":
+        if self._is_looked_up(live) and on_missing == "error":
             on_missing = "warn"
         severity, reason = self._severity(
             live,
@@ -121,8 +123,10 @@ class Unmatched:
             reason = f"left out of the checkpoint: {why}"
         elif is_save_counter(live):
             reason = "not in the checkpoint: write() was used, or its writer does not count saves"
-        elif live.role is Role.VOCABULARY:
+        elif self._is_looked_up(live):
             reason = _NOT_SAVED
+        elif live.name in self._live.own_writing:
+            return _OWN_WRITER, _OWN_WRITER_HINT
         elif live.role in OF_OPTIMIZERS and not self._one_sided.optimizers[0]:
             reason = "the model has an optimizer, but the checkpoint has no optimizer state"
             return reason, f"{self._weights_alone}; or {_ANEW}"
@@ -134,6 +138,12 @@ class Unmatched:
         else:
             reason = self.seeds.ambiguity(live) or "not in the checkpoint"
         return reason, _SETTING_HINT if live.role is Role.HYPERPARAMETER else MISSING_HINT
+
+    def _is_looked_up(self, live: Entry) -> bool:
+        """Whether it is the vocabulary of a layer, or its table of counts."""
+        vocabulary = f"{live.name.rpartition('/')[0]}/vocabulary"
+        table = live.role is Role.OBJECT and vocabulary in self._live.entries
+        return table or live.role is Role.VOCABULARY
 
     def unexpected(self, stored: Entry, reason: str, target: str = "", *, rival: bool) -> Step:
         """The step of an unused stored value; ``reason`` is ``""`` if its name explains it."""

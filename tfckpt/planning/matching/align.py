@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     Why = dict[str, str]  # path of a live layer → a reason
 
 _SHOWN = 3
+_BY_NAME = (SEQUENCE, ATTRIBUTES)
 _OTHER_ORDER = "layers of one class were created in another order in the model"
 _EXCHANGED = {
     "cls": "has the class, and with it the variables, that {} has in the checkpoint",
@@ -200,7 +201,7 @@ def _other_positions(old: Layers, new: Layers, kind: str, *, numbered: bool) -> 
         if kind != SEQUENCE:  # in attributes, a name of Keras's says no more than its class
             ones = a.cls if a.auto else a.own, b.cls if b.auto else b.own
         moved = a.own != b.own and ((a.given and a.own in now) or (b.given and b.own in before))
-        if a.own and (moved or (ones[0] != ones[1] and kind in (SEQUENCE, ATTRIBUTES))):
+        if a.own and (moved or (ones[0] != ones[1] and a.own != b.own and kind in _BY_NAME)):
             shown = ones if ones[0] != ones[1] else (a.own, b.own)
             return f"position {at} is {shown[1]!r} in the model and {shown[0]!r} in the checkpoint"
     places = [x.place for x in old], [x.place for x in new]

@@ -242,7 +242,8 @@ class Layers:
     @cached_property
     def _shapes(self) -> tuple[Mapping[str, tuple[Shape | None, ...]], ...]:
         """For each side, path of a layer → the shapes of the weights below it."""
-        return tuple(map(_shapes_below, self._sides))
+        deep = bool(self._sides[0].deep_orders)
+        return tuple(_shapes_below(side, deep=deep) for side in self._sides)
 
     @cached_property
     def _live_names(self) -> list[str]:
@@ -357,8 +358,11 @@ def _variables(
     return {path: frozenset(each) for path, each in found.items()}
 
 
-def _shapes_below(inventory: Inventory) -> dict[str, tuple[Shape | None, ...]]:
-    """Path of a layer → the shapes of its weights; None for a variable of no certain shape."""
+def _shapes_below(inventory: Inventory, *, deep: bool) -> dict[str, tuple[Shape | None, ...]]:
+    """Path of a layer → the shapes of its weights; None for a variable of no certain shape.
+
+    ``deep``: as files of Keras 2 list them, also those that another layer has, too.
+    """
     layers = {f"{p}/{x.place}" for p, held in inventory.containers.items() for x in held.layers}
     layers.update(*inventory.listings.values())
     found: dict[str, list[Shape | None]] = {}
@@ -368,4 +372,7 @@ def _shapes_below(inventory: Inventory) -> dict[str, tuple[Shape | None, ...]]:
                 if (layer := f"{path}/{place}") in layers:
                     varies = entry.name in inventory.varying
                     found.setdefault(layer, []).append(None if varies else entry.shape)
+    for path, order in inventory.deep_orders.items() if deep else ():
+        entries = [inventory.entries[value.name] for value in order]
+        found[path] = [None if e.name in inventory.varying else e.shape for e in entries]
     return {path: tuple(sorted(each, key=str)) for path, each in found.items()}

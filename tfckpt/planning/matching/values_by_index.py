@@ -141,7 +141,7 @@ class Orders:
         An optimizer has no learning rate of its own beside a schedule.
         """
         rates = self._rates(self._stored, old), self._rates(self._live, new)
-        if not all(rates):
+        if len(old) != len(new) and not all(rates):
             old, new = ([x for x in each if x not in rates[0] | rates[1]] for each in (old, new))
         guessed = [self._guessed(one, stored_path, live_path) for one in old]
         if not new and not any(name in self._live.entries for name in guessed):
@@ -191,19 +191,16 @@ class Orders:
     ) -> _LayerMatch:
         """Match by name if the model has all names, else by index if the scopes agree."""
         names = [live_path + one.name[len(stored_path) :] for one in old]
-        live_indices = {one.name: index for index, one in enumerate(new)}
-        indices = [live_indices.get(name) for name in names]
-        if all(name in self._live.entries for name in names):
-            known = [index for index in indices if index is not None]
-            listed = bool(_layers(self._stored, stored_path))
-            if known == sorted(known) or listed or not _numbered(names):
-                return _LayerMatch({})  # match by name
-            return self._refuse(
-                stored_path, live_path, "has its layers in another order in the model"
-            )
+        listed = bool(_layers(self._stored, stored_path))
+        if all(name in self._live.entries for name in names) and (listed or not _numbered(names)):
+            return _LayerMatch({})  # match by name
         if len(old) != len(new):
             count = f"has {len(new)} in the model and {len(old)} in the checkpoint"
             return self._refuse(stored_path, live_path, count)
+        old = _as_frozen(old, new)
+        names = [live_path + one.name[len(stored_path) :] for one in old]
+        live_indices = {one.name: index for index, one in enumerate(new)}
+        indices = [live_indices.get(name) for name in names]
         if why := self._renamed(live_path, old, new) or _differ_in_scopes(old, new, indices):
             return self._refuse(stored_path, live_path, why)
         return self._by_place(stored_path, live_path, old, new)
@@ -277,6 +274,33 @@ def _numbered(names: Sequence[str]) -> bool:
 def _words(path: str) -> tuple[str, ...]:
     """The components of a scope without the numbers of automatic names."""
     return tuple(map(unnumbered, path.split("/")))
+
+
+def _as_frozen(old: Sequence[Ordered], new: Sequence[Ordered]) -> Sequence[Ordered]:
+    """The stored values in the order of the live ones, if as much is frozen as was then.
+
+    Keras 2 lists frozen layers last, and no file stores which were; automatic numbers, which follow
+    the order of creation, must say the same.
+    """
+    groups: dict[tuple[str, ...], tuple[list[int], list[int]]] = {}
+    for side, values in enumerate((old, new)):
+        for index, one in enumerate(values):
+            groups.setdefault(_words(one.path), ([], []))[side].append(index)
+    found = list(old)
+    for before, live in groups.values():
+        now = sorted(live, key=lambda index: new[index].frozen)
+        if len(before) != len(now) or _ranks(old, before) != _ranks(new, now):
+            return old
+        for at, index in zip(now, before, strict=True):
+            found[at] = old[index]
+    return found
+
+
+def _ranks(values: Sequence[Ordered], indices: Sequence[int]) -> list[int]:
+    """The ranks of the numbers in the paths of some of the values."""
+    numbers = [_numbers(values[index].path) for index in indices]
+    rank = {each: at for at, each in enumerate(sorted(set(numbers)))}
+    return [rank[each] for each in numbers]
 
 
 def _differ_in_scopes(

@@ -15,7 +15,7 @@ from tfckpt.stored.bundles.values import StoredValues
 from tfckpt.stored.io.files import digest_of, reading
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from contextlib import ExitStack
 
     import numpy as np
@@ -27,11 +27,29 @@ if TYPE_CHECKING:
     from tfckpt.stored.io.files import Files, Handle
 
 
+class Address(NamedTuple):
+    """Where a layer is in a live model.
+
+    Attributes:
+        path: its canonical path.
+        by_name: whether a name of it identifies it there, not its place in a list.
+        holds: whether it has values of its own.
+    """
+
+    path: str
+    by_name: bool
+    holds: bool
+
+
 class Opening(NamedTuple):
-    """What a reader needs besides the path: names of the live objects, and the file system."""
+    """What a reader needs besides the path: names of the live objects, and the file system.
+
+    ``addresses`` gives the group of a file of Keras → the live layer that Keras would write there.
+    """
 
     roots: Mapping[str, Root] | None
     bases: Collection[str]
+    addresses: Callable[[], Mapping[str, Address]]
     files: Files
 
 

@@ -20,7 +20,7 @@ from tfckpt.core import names
 from tfckpt.core.inventory import snake_case, weak_base
 from tfckpt.core.names import Node, NodeKind
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
-from tfckpt.stored.formats.keras_config import mapping, text, wire
+from tfckpt.stored.formats.keras_config import class_of, mapping, text, wire
 from tfckpt.stored.formats.keras_layers import attributes
 from tfckpt.stored.formats.keras_objects import entry, fill, take_scale
 
@@ -74,7 +74,7 @@ class _H5Reader:
         config = mapping(self._json("training_config"), "optimizer_config")
         while inner := mapping(mapping(config, "config"), _INNER_OPTIMIZER):
             config = inner
-        label = snake_case(text(config, "class_name").rpartition(">")[2])  # tf_keras: `Custom>Adam`
+        label = snake_case(class_of(config))  # tf_keras: `Custom>Adam`
         node = Node(NodeKind.OPTIMIZER, label=label)
         listed = self._listed(group)
         values = take_scale(node, [value for _, value in listed])
@@ -117,7 +117,7 @@ class _H5Reader:
         return model
 
     def _layer(self, name: str, config: Mapping[str, Any]) -> Node:
-        node = Node(NodeKind.GROUP, label=name, cls=snake_case(text(config, "class_name")))
+        node = Node(NodeKind.GROUP, label=name, cls=snake_case(class_of(config)))
         node.base = weak_base(name, self._bases, node.cls)
         return node
 
@@ -162,7 +162,7 @@ class _H5Reader:
     def _spread(
         self, node: Node, values: Sequence[tuple[Node, list[str]]], config: Mapping[str, Any]
     ) -> None:
-        inner = dict(_layers(config)) if text(config, "class_name") in _MODELS else {}
+        inner = dict(_layers(config)) if class_of(config) in _MODELS else {}
         if inner and all(len(parts) > 1 and parts[0] in inner for _, parts in values):
             node.kind = NodeKind.SEQUENCE
             self._configs.append((node, mapping(config, "config")))

@@ -36,6 +36,11 @@ def text(config: Mapping[str, Any], key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
+def class_of(config: Mapping[str, Any]) -> str:
+    """The class of an object, without the package that it is registered under."""
+    return text(config, "class_name").rpartition(">")[2]
+
+
 def wire(configs: Sequence[tuple[Node, Mapping[str, Any]]]) -> None:
     """Set ``wires`` of each model's node: how its layers are connected.
 
@@ -52,7 +57,7 @@ def wire(configs: Sequence[tuple[Node, Mapping[str, Any]]]) -> None:
         weighty = [node for node in model.layers if id(node) in holding]
         nodes = {node.label: node for node in weighty}
         others = layers.keys() - nodes.keys()
-        classes = {snake_case(_class(layers[name])) for name in others}
+        classes = {snake_case(class_of(layers[name])) for name in others}
         complete = len(nodes) == len(weighty) and nodes.keys() <= layers.keys()
         if complete and not others & elsewhere and not any(map(holds_values, classes)):
             with contextlib.suppress(_AmbiguousConfigError, RecursionError):
@@ -66,10 +71,6 @@ class _AmbiguousConfigError(Exception):
 def _layers(settings: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     layers = settings.get("layers")
     return [each for each in layers if isinstance(each, dict)] if isinstance(layers, list) else []
-
-
-def _class(layer: Mapping[str, Any]) -> str:
-    return text(layer, "class_name").rpartition(">")[2]
 
 
 def _graph(settings: Mapping[str, Any], layers: Mapping[str, Mapping[str, Any]]) -> Graph:
@@ -93,7 +94,7 @@ def _graph(settings: Mapping[str, Any], layers: Mapping[str, Mapping[str, Any]])
     }
     inputs, outputs = (_shifted(first, tensors) for tensors in sides)
     exact |= {call: _shifted(first, tensors) for call, tensors in shifted.items()}
-    calls = {call: LayerCall(_class(layers[call[0]]), tensors) for call, tensors in exact.items()}
+    calls = {call: LayerCall(class_of(layers[call[0]]), tensors) for call, tensors in exact.items()}
     return Graph(inputs, outputs, lambda tensor: calls.get((str(tensor.layer), tensor.call)))
 
 

@@ -31,7 +31,7 @@ from tfckpt.stored.io.files import content, join, reading
 from tfckpt.stored.io.limits import Room
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from tfckpt.stored.formats.checkpoint import Opening
     from tfckpt.stored.io.files import Files, Handle
@@ -53,7 +53,7 @@ def open_hdf5(path: str, opening: Opening) -> StoredCheckpoint:
     """Open an HDF5 file that Keras wrote."""
     with _Parts(path, opening.files) as parts:
         parts.add(path, OpenedFile(parts.open(path)))
-        return parts.opened({}, opening.bases)
+        return parts.opened({}, opening)
 
 
 def open_archive(path: str, opening: Opening) -> StoredCheckpoint:
@@ -62,9 +62,27 @@ def open_archive(path: str, opening: Opening) -> StoredCheckpoint:
         archive = Archive(parts.open(path), path)
         parts.closing.callback(archive.close)
         config = _json(archive.text(CONFIG) or b"{}", path, CONFIG)
-        for name in _weights(archive, path):
+        for name in _weights(archive.names, archive.text, path):
             parts.add(f"{path}:{name}", archive.unpacked(name))
-        return parts.opened(config, opening.bases)
+        return parts.opened(config, opening)
+
+
+def open_unzipped(path: str, opening: Opening) -> StoredCheckpoint:
+    """Open a directory of the members of a ``.keras`` archive."""
+    files = opening.files
+    with _Parts(path, files) as parts:
+
+        def text(name: str) -> bytes:
+            with reading(join(path, name)):
+                parts.open(join(path, name))  # belongs to the digest
+                return content(join(path, name), files, limits.TEXT)
+
+        config = _json(text(CONFIG), path, CONFIG)
+        with reading(path):
+            names = [name.rstrip("/") for name in files.listdir(path)]
+        for name in _weights(names, text, path):
+            parts.add(join(path, name), OpenedFile(parts.open(join(path, name))))
+        return parts.opened(config, opening)
 
 
 def open_shards(path: str, opening: Opening) -> StoredCheckpoint:
@@ -84,7 +102,7 @@ def open_shards(path: str, opening: Opening) -> StoredCheckpoint:
         handles = [*map(parts.open, shards)]
         for shard, handle in zip(shards, handles, strict=True):
             parts.add(shard, OpenedFile(handle))
-        return parts.opened({}, opening.bases)
+        return parts.opened({}, opening)
 
 
 class Archive:
@@ -191,18 +209,19 @@ class _Parts:
         self.closing.callback(file.close)
         self._files.append(file)
 
-    def opened(self, config: Mapping[str, Any], bases: Collection[str]) -> StoredCheckpoint:
+    def opened(self, config: Mapping[str, Any], opening: Opening) -> StoredCheckpoint:
         """The checkpoint, its values named."""
         readers = [(file, (dataset.path for dataset in file.root.walk())) for file in self._files]
         values = FileValues(self._path, readers, self._handles, self.closing)
         root = _merged(self._files)
-        all_bases = KERAS_BASES | set(bases)
+        bases = KERAS_BASES | set(opening.bases)
         first = self._files[0]
         _refuse_lora(root, self._path)
         if keras2_h5.is_legacy(root):
-            inventory, kind = keras2_h5.read(first, self._path, all_bases), "keras_h5"
+            inventory, kind = keras2_h5.read(first, self._path, bases), "keras_h5"
         elif any(keras_objects.VARS in dataset.path.split("/") for dataset in root.walk()):
-            inventory = keras_objects.read(self._files, root, self._path, config, all_bases)
+            reader = keras_objects.ObjectReader(self._files, root, bases, opening.addresses)
+            inventory = keras_objects.read(reader, self._path, config)
             kind = "keras"
         else:
             message = "is an HDF5 file but was not written by Keras: it lists no layers"
@@ -234,19 +253,22 @@ def _merged(files: list[Hdf5]) -> H5Group:
     return root
 
 
-def _weights(archive: Archive, path: str) -> Iterator[str]:
+def _weights(
+    members: Iterable[str], text_of: Callable[[str], bytes | None], path: str
+) -> Iterator[str]:
     """The members of an archive that contain weights."""
-    names = set(archive.names)
+    names = set(members)
     if f"{WEIGHTS}.h5" in names:
         yield f"{WEIGHTS}.h5"
         return
-    if (text := archive.text(f"{WEIGHTS}.json")) is None:
+    index = f"{WEIGHTS}.json"
+    if index not in names or (text := text_of(index)) is None:
         message = f"is a ZIP archive without '{WEIGHTS}.h5', so not a .keras archive"
         hints = [
             hint for end, hint in _OTHER_WRITERS.items() if any(n.endswith(end) for n in names)
         ]
         raise UnsupportedCheckpointError(message, path=path, hint="".join(hints[:1]))
-    for name in _shards(_json(text, path, f"{WEIGHTS}.json"), path):
+    for name in _shards(_json(text, path, index), path):
         if name not in names:
             raise DamagedCheckpointError(
                 "the archive does not contain this shard", path=path, name=name

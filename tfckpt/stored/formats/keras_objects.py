@@ -13,13 +13,15 @@ release and on what was frozen. A live optimizer of the same class has them in t
 
 from __future__ import annotations
 
+import re
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.core import names
 from tfckpt.core.inventory import Entry, Role, snake_case, weak_base
 from tfckpt.core.names import Node, NodeKind
 from tfckpt.core.optimizer_names import LOSS_SCALE, optimizer_class, optimizer_value
-from tfckpt.stored.formats.keras_config import mapping, text, wire
+from tfckpt.stored.formats.keras_config import class_of, mapping, text, wire
 from tfckpt.stored.formats.keras_layers import (
     class_and_number,
     own_names,
@@ -27,9 +29,10 @@ from tfckpt.stored.formats.keras_layers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from tfckpt.core.inventory import Inventory
+    from tfckpt.stored.formats.checkpoint import Address
     from tfckpt.stored.formats.hdf5 import H5Dataset, H5Group, Hdf5
 
 VARS = "vars"
@@ -38,22 +41,16 @@ SEQUENCES = ("layers", "_layer_checkpoint_dependencies")
 OPTIMIZER, METRICS = "optimizer", ("metrics", "_metrics", "_compile_metrics", "_loss_tracker")
 _SEED = "seed_generator"
 _INNER = "inner_optimizer"
+_INSIDE = re.compile(r"container(_[1-9]\d*)?")  # a list in a list
 _SCALE = ("iterations", "learning_rate", "step_counter", "dynamic_scale")
 
 
-def read(
-    files: Sequence[Hdf5],
-    root: H5Group,
-    path: str,
-    config: Mapping[str, Any],
-    bases: Collection[str],
-) -> Inventory:
+def read(reader: ObjectReader, path: str, config: Mapping[str, Any]) -> Inventory:
     """The inventory of a model's file, or of all its shards.
 
     ``config`` is the model's configuration, empty if there is none.
     """
-    reader = ObjectReader(files, bases)
-    model = reader.model(root, config)
+    root, model = reader.root, reader.model(config)
     wire(reader.configs)
     roots = {names.MODEL: model}
     if (state := root.groups.get(OPTIMIZER)) is not None:
@@ -84,7 +81,7 @@ def _optimizer(reader: ObjectReader, group: H5Group, config: Mapping[str, Any]) 
     if (inner := group.groups.get(_INNER)) is not None:
         take_scale(node, _values(group))
         config, group = mapping(mapping(config, "config"), _INNER), inner
-    node.label = snake_case(text(config, "class_name")) or optimizer_class(reader.label(group))
+    node.label = snake_case(class_of(config)) or optimizer_class(reader.label(group))
     reader.orders.append((node, [(value, "") for value in fill(node, _values(group))]))
     for name, child in group.groups.items():  # a list of optimizers
         if name != VARS:
@@ -127,7 +124,7 @@ def fill(node: Node, values: Sequence[H5Dataset]) -> list[Node]:
         name, role = f"vars/{index}", Role.SLOT
         if index == 0 and value.shape == () and "int" in value.dtype:
             name, role = optimizer_value("iterations")
-        elif index == 1 and value.shape == () and values[2:3] and values[2].shape:
+        elif index == 1 and value.shape == () and (len(values) == 2 or values[2].shape):
             name, role = optimizer_value("learning_rate")
         nodes.append(Node(NodeKind.VALUE, role=role, value=value))
         node.children.append((name, nodes[-1]))
@@ -137,7 +134,7 @@ def fill(node: Node, values: Sequence[H5Dataset]) -> list[Node]:
 def take_scale(node: Node, values: Sequence[H5Dataset]) -> Sequence[H5Dataset]:
     """Add a loss scale's own values to the node of its optimizer; returns those that follow."""
     own = values[: len(_SCALE)]
-    if len(own) < len(_SCALE) or any(value.shape for value in own):
+    if len(own) < len(_SCALE) or any(value.shape for value in own) or "int" not in own[2].dtype:
         return values
     group = Node(NodeKind.GROUP)
     for edge, value in zip(_SCALE, own, strict=True):
@@ -150,22 +147,67 @@ def take_scale(node: Node, values: Sequence[H5Dataset]) -> Sequence[H5Dataset]:
 class ObjectReader:
     """Turns groups into nodes; ``files`` are the file or all shards, for the names in attributes.
 
+    What a list, tuple or dict holds, however deeply, is named as the live model's ``addresses``
+    say; without such a model, by its number within its class.
+
     Attributes:
+        root: the group of the model.
         orders: nodes of layers, each with its own values in order.
         configs: models whose order of layers is in a configuration, each with it.
     """
 
-    def __init__(self, files: Sequence[Hdf5], bases: Collection[str]) -> None:
+    def __init__(
+        self,
+        files: Sequence[Hdf5],
+        root: H5Group,
+        bases: Collection[str],
+        addresses: Callable[[], Mapping[str, Address]],
+    ) -> None:
+        self.root = root
         self._files = files
         self._bases = bases
+        self._find_addresses = addresses
+        self._nodes: dict[str, Node] = {}  # by group
+        self._placed: list[tuple[str, Node]] = []  # by the path of the live counterpart
         self.orders: list[tuple[Node, list[tuple[Node, str]]]] = []
         self.configs: list[tuple[Node, Mapping[str, Any]]] = []
 
-    def model(self, root: H5Group, config: Mapping[str, Any]) -> Node:
+    def model(self, config: Mapping[str, Any]) -> Node:
         """The node of the file's model."""
-        node = self._layer(root, snake_case(text(config, "class_name")), config, top=True)
+        root = self.root
+        node = self._layer(root, snake_case(class_of(config)), config, top=True)
         node.label = self.label(root)
+        self._place(node)
         return node
+
+    @cached_property
+    def _addresses(self) -> Mapping[str, Address]:
+        """What the live model says, if its layers are those of the file.
+
+        The other Keras walks a model in another order.
+        """
+        found, state = self._find_addresses(), (OPTIMIZER, *METRICS)
+        paths = (f"/{dataset.path}".rpartition(f"/{VARS}/")[0][1:] for dataset in self.root.walk())
+        groups = {path for path in paths if path.partition("/")[0] not in state}
+        return found if groups == {group for group, one in found.items() if one.holds} else {}
+
+    def _place(self, model: Node) -> None:
+        """Add the layers with a live counterpart to what holds them there."""
+        holders = {names.MODEL: model}
+        for group, node in self._nodes.items() if self._placed else ():
+            if group in self._addresses:
+                holders[self._addresses[group].path] = node
+        for path, layer in self._placed:
+            node, at, held = layer, path, False
+            while at and not held:
+                at, _, edge = at.rpartition("/")
+                held = at in holders
+                holder = holders.setdefault(at, Node(NodeKind.LIST, indexed=edge.isdecimal()))
+                holder.children.append((edge, node))
+                node = holder
+        for holder in holders.values():
+            if holder.indexed:
+                holder.children.sort(key=lambda child: natural(child[0]))
 
     def _layer(
         self, group: H5Group, cls: str, config: Mapping[str, Any], *, top: bool = False
@@ -175,6 +217,7 @@ class ObjectReader:
         node.label = self.label(group) or text(settings, "name")
         node.base = weak_base(node.label, self._bases, cls)
         cls = node.cls = cls or node.base
+        self._nodes[group.path] = node
         self._own(node, group, settings)
         for name, child in group.groups.items():
             if name == VARS or (top and name in (OPTIMIZER, *METRICS)):
@@ -183,12 +226,13 @@ class ObjectReader:
                 self._add_layers(node, child, settings)
             elif _is_seed(name, child):
                 node.children.append((name, self._seed(child)))
-            elif _is_list(child):
-                node.children.append((name, self._list(child)))
+            elif _is_list(child) and child.path not in self._addresses:
+                if (listed := self._list(child)).children:
+                    node.children.append((name, listed))
             else:
                 part = name.lstrip("_")
                 inner = mapping(settings, part) or self._wrapped(settings, part)
-                kind = snake_case(text(inner, "class_name")) or part_class(cls, part)
+                kind = snake_case(class_of(inner)) or part_class(cls, part)
                 node.children.append((name, self._layer(child, kind, inner)))
         return node
 
@@ -225,9 +269,15 @@ class ObjectReader:
             name in settings_of for name, child in group.groups.items() if any(child.walk())
         )
         order = list(settings_of) if complete else sorted(group.groups, key=_by_class(group))
-        node.layers = [
-            self._layer_in_list(group, name, settings_of.get(name, {})) for name in order
+        read = [
+            (name, self._layer_in_list(group, name, settings_of.get(name, {}))) for name in order
         ]
+        node.layers = [
+            layer for name, layer in read if complete or not self._has_place(group, name, layer)
+        ]
+        if not node.layers:
+            node.kind = NodeKind.GROUP
+            return
         node.sizes = (len(order),)
         if complete:
             node.order = "keras"
@@ -239,12 +289,25 @@ class ObjectReader:
         """The node of a list, tuple or dict of layers, whose indices the file does not have."""
         node = Node(NodeKind.LIST, order="class")
         for name in sorted(group.groups, key=_by_class(group)):
-            layer = self._layer_in_list(group, name, {})
+            if _INSIDE.fullmatch(name) and VARS not in group.groups[name].groups:
+                layer = self._list(group.groups[name])
+            else:
+                layer = self._layer_in_list(group, name, {})
+                if self._has_place(group, name, layer):
+                    continue
             node.children.append((name, layer))
         return node
 
+    def _has_place(self, group: H5Group, name: str, layer: Node) -> bool:
+        """Whether a layer is added where its live counterpart is."""
+        address = self._addresses.get(group.groups[name].path)
+        if address is None or address.by_name:
+            return False
+        self._placed.append((address.path, layer))
+        return True
+
     def _layer_in_list(self, group: H5Group, name: str, config: Mapping[str, Any]) -> Node:
-        cls = snake_case(text(config, "class_name"))
+        cls = snake_case(class_of(config))
         cls = cls or class_and_number(name, group.groups)[0]
         node = self._layer(group.groups[name], cls, config)
         if not node.label:  # only its index within its class is known
@@ -292,7 +355,7 @@ def _configs(settings: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, An
     for layer in layers if isinstance(layers, list) else ():
         if not isinstance(layer, dict) or ".ops" in text(layer, "module"):
             continue
-        cls = snake_case(text(layer, "class_name"))
+        cls = snake_case(class_of(layer))
         number = counts.get(cls, 0)
         counts[cls] = number + 1
         yield f"{cls}_{number}" if number else cls, layer

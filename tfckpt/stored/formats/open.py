@@ -16,13 +16,14 @@ from tfckpt.stored.bundles.bundle import index_path
 from tfckpt.stored.bundles.keys import OBJECT_GRAPH
 from tfckpt.stored.formats.checkpoint import Opening, StoredCheckpoint
 from tfckpt.stored.formats.tensorflow import is_saved_model, open_bundle
-from tfckpt.stored.io.explain import KERAS_FILES, SUFFIX, VARIABLES, orbax_step
+from tfckpt.stored.io.explain import KERAS_FILES, SUFFIX, VARIABLES, is_unzipped, orbax_step
 from tfckpt.stored.io.files import LOCAL, Files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from tfckpt.core.inventory import Root
+    from tfckpt.stored.formats.checkpoint import Address
 
 __all__ = ["StoredCheckpoint", "open_checkpoint"]
 
@@ -33,10 +34,11 @@ def open_checkpoint(
     *,
     roots: Mapping[str, Root] | None = None,
     bases: Collection[str] = (),
+    addresses: Callable[[], Mapping[str, Address]] = dict,
     files: Files = LOCAL,
 ) -> StoredCheckpoint:
     """Open a checkpoint and name its values."""
-    return _opener(path, files)(path, Opening(roots, bases, files))
+    return _opener(path, files)(path, Opening(roots, bases, addresses, files))
 
 
 def refuse_absent(stored: StoredCheckpoint, keys: Iterable[str] = ()) -> None:
@@ -63,6 +65,10 @@ def _opener(path: str, files: Files) -> Callable[[str, Opening], StoredCheckpoin
     if indexed or SUFFIX.search(path):
         return open_bundle
     head = _head(path, files)
+    if head is None and is_unzipped(path, files):
+        from tfckpt.stored.formats.keras_files import open_unzipped
+
+        return open_unzipped
     if head is None and orbax_step(path, files):
         from tfckpt.stored.formats.orbax import open_orbax
 

@@ -66,6 +66,8 @@ _ORBAX = {"_CHECKPOINT_METADATA", "_METADATA", "manifest.ocdbt"}
 # In each step that keras/src/callbacks/orbax_checkpoint.py writes.
 ORBAX_TREE = "pytree"
 _ORBAX_STEP = {"_CHECKPOINT_METADATA", ORBAX_TREE}
+# Of a `.keras` archive that was unzipped, or saved so, beside the weights.
+_UNZIPPED = {"config.json", "metadata.json"}
 _ABSENT, _EMPTY = "does not exist", "is empty"
 _PEEK = 1024
 _PLAIN = re.compile(r"[\w/.][\w/.-]*")  # needs no quotes in YAML
@@ -188,7 +190,8 @@ def meaning_of(path: str, files: Files) -> PathMeaning:
     if files.exists(path + _INDEX):
         return PathMeaning(path)
     if (names := _names(path, files)) is not None:
-        itself = path if not names.isdisjoint(SAVED_MODELS) else orbax_step(path, files)
+        one = not names.isdisjoint(SAVED_MODELS) or _holds_archive(names)
+        itself = path if one else orbax_step(path, files)
         return PathMeaning(itself, not itself)
     name = os.path.split(path)[1]
     if "://" in path or SUFFIX.search(path) or name.endswith(SINGLE_FILES) or name == _STATE:
@@ -197,6 +200,16 @@ def meaning_of(path: str, files: Files) -> PathMeaning:
     with suppress, contextlib.closing(files.open_read(path)) as handle:
         return PathMeaning(path if b"\0" in handle.pread(0, _PEEK) else "")
     return PathMeaning()
+
+
+def is_unzipped(path: str, files: Files) -> bool:
+    """Whether a directory has the members of a ``.keras`` archive."""
+    return _holds_archive(_names(path, files) or set())
+
+
+def _holds_archive(names: set[str]) -> bool:
+    weights = {"model.weights.h5", "model.weights.json"}
+    return names >= _UNZIPPED and not names.isdisjoint(weights)
 
 
 def orbax_step(path: str, files: Files) -> str:
@@ -235,10 +248,14 @@ def _found(path: str, files: Files) -> tuple[str, list[Finding]]:
         return state, [itself] if held else []
     if all(name.startswith(".") for name in names):  # such as the lock file of a new run
         return _EMPTY, []
-    if not names.isdisjoint(SAVED_MODELS):
-        return "is a SavedModel, not a directory of checkpoints", [itself]
-    if names >= _ORBAX_STEP and orbax_step(path, files):
-        return "is a step of Keras's OrbaxCheckpoint, not a directory of checkpoints", [itself]
+    one = {
+        "a SavedModel": not names.isdisjoint(SAVED_MODELS),
+        "an unzipped .keras archive": _holds_archive(names),
+        "a step of Keras's OrbaxCheckpoint": names >= _ORBAX_STEP and orbax_step(path, files),
+    }
+    for what, is_one in one.items():
+        if is_one:
+            return f"is {what}, not a directory of checkpoints", [itself]
     others = list(_others(path, names, files))
     claimed = {name for other in others for name in other.names}
     rest = [name for name in _in_order(names) if not _belongs(name, claimed)]

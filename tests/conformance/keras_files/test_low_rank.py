@@ -1,4 +1,4 @@
-"""Layers that names do not identify: quantized ones, low-rank factors, names like others' classes.
+"""Low-rank factors, of layers that are quantized and that are not.
 
 What ``load_weights`` assigns is what is right, value by value. It makes both factors of LoRA zero;
 tfckpt makes the second one zero, so that the first still learns.
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 import pytest
-from zoo.models import called, in_turn, net, stack, wired
-from zoo.values import FORMATS, equal, fill, save
+from zoo.models import called, in_turn, stack
+from zoo.values import FORMATS, fill, save
 
 import tfckpt
 
@@ -64,8 +64,6 @@ def adapted(model, rank):
     return model
 
 
-QUANTIZED = [(dense, "int8"), (dense, "int4"), (dense, "float8"), (einsum, "int8")]
-QUANTIZED += [(einsum, "int4"), (embedding, "int8"), (attention, "int8"), (subclassed, "int8")]
 ADAPTED = [(build, "") for build in (dense, einsum, embedding, attention, convolution, subclassed)]
 ADAPTED += [(einsum, "int8"), (embedding, "int4")]
 
@@ -93,14 +91,6 @@ def compare(written, target, folder, formats=FORMATS):
                 assert np.asarray(one).tobytes() == value.tobytes(), f"{suffix}: {one.path}"
 
 
-@pytest.mark.parametrize(("build", "mode"), QUANTIZED)
-def test_quantized_layers(build, mode, tmp_path):
-    if not hasattr(keras.layers.Dense, "variable_serialization_spec"):
-        pytest.skip("this Keras does not say which values a quantized layer stores")
-    formats = FORMATS if build is not subclassed else FORMATS[:1]
-    compare(quantized(build, mode), quantized(build, mode), tmp_path, formats)
-
-
 @pytest.mark.parametrize(("build", "mode"), ADAPTED)
 def test_low_rank_factors(build, mode, tmp_path):
     """Keras merges them into the kernel; only ``.h5`` has them, for a model that has them, too."""
@@ -112,49 +102,3 @@ def test_low_rank_factors(build, mode, tmp_path):
     compare(one, other, tmp_path, merged)
     compare(one, three, tmp_path, merged)
     compare(one, two, tmp_path, formats)
-
-
-def called_model(k):
-    layers = [k.layers.Dense(4, name="model"), k.layers.Dense(4, name="x")]
-    return stack(k, *layers, k.layers.LayerNormalization(name="dense"), shape=(4,))
-
-
-def called_like_others(k):
-    return wired(
-        k,
-        k.layers.LayerNormalization(name="dense"),
-        k.layers.Dense(4, name="layer_normalization"),
-        k.layers.Dense(4, name="dense_1"),
-        k.layers.Dense(2, name="out"),
-        shape=(4,),
-    )
-
-
-def called_in_called(k):
-    inner = [k.layers.Dense(4, name="x"), k.layers.LayerNormalization(name="dense_3")]
-    inside = stack(k, *inner, shape=(4,), name="inside")
-    last = k.layers.BatchNormalization(name="conv2d"), k.layers.Dense(3, name="model_1")
-    return stack(k, inside, *last, shape=(4,))
-
-
-def called_like_an_attribute(k):
-    def parts():
-        norm, model = k.layers.LayerNormalization(), k.layers.Dense(4, name="model")
-        both = [k.layers.Dense(4), k.layers.LayerNormalization(name="dense")]
-        return {"dense": norm, "model": model, "parts": both}
-
-    def call(self, x):
-        return self.parts[1](self.parts[0](self.model(self.dense(x))))
-
-    return called(net(k.Model, parts, call)(), np.zeros((1, 4), "float32"))
-
-
-@pytest.mark.parametrize(
-    "build", [called_model, called_like_others, called_in_called, called_like_an_attribute]
-)
-def test_layers_that_are_called_like_others(build, flavour, tmp_path):
-    one, other = build(flavour), build(flavour)
-    whole = build is not called_like_an_attribute
-    compare(one, other, tmp_path, FORMATS if whole else FORMATS[:1])
-    tfckpt.restore(tfckpt.Checkpoint(model=fill(1, one)).write(str(tmp_path / "ckpt")), other)
-    assert equal(one, other)
