@@ -239,13 +239,20 @@ class _Planning:
                     spared = _Spared(Status.EXCLUDED, twice, Severity.NOTE)
                     self._spare(spared, stored=route.stored)
                     continue
-                self._unexpected.append((route.stored, reason, ""))
+                self._steps.append(self._second(route.stored, reason))
         if not direct:
             self._missing.append(live)
         elif joined := _joined(direct, self._policy):
             self._steps.append(self._comparison.step(joined, live))
         else:
             self._clash(live, direct)
+
+    def _second(self, stored: Entry, reason: str) -> Step:
+        """The step of a value that was another variable's, tied since: no policy passes over it."""
+        found = Status.UNEXPECTED, "", stored.name, None, stored
+        if (rule := self._expected[1].every(stored.name)) is not None:
+            return Step(*found, Severity.NOTE, f"{reason}, as expected: {rule}")
+        return Step(*found, Severity.ERROR, reason, _CLASH_HINT)
 
     def _clash(self, live: Entry, claims: Sequence[Route]) -> None:
         first, *others = sorted((route.stored for route in claims), key=lambda entry: entry.name)
