@@ -202,3 +202,29 @@ def test_fit_says_it_too(stack, tmp_path, capsys, warnings) -> None:
         model.fit(DATA, DATA, verbose=0, callbacks=[callback])
         assert (f"{path}: {missing}" in capsys.readouterr().out.splitlines()) == bool(verbose)
         assert (f"{path}: {missing}" in warnings()) != bool(verbose)
+
+
+@WRITERS
+def test_layers_that_are_tied_since_are_restored_once_one_is_left_out(
+    flavour, writer, tmp_path
+) -> None:
+    class Net(flavour.Model):
+        def __init__(self, tied: bool) -> None:
+            super().__init__()
+            self.one = flavour.layers.Dense(3)
+            self.two = self.one if tied else flavour.layers.Dense(3)
+
+        def call(self, inputs: Any) -> Any:
+            return self.two(self.one(inputs))
+
+    saved, model = Net(tied=False), Net(tied=True)
+    saved(DATA), model(DATA)
+    path = str(writer.Checkpoint(model=saved).save(str(tmp_path / "ckpt")))
+    before = model.get_weights()
+    with pytest.raises(tfckpt.RefusedError, match="another name of model/one/kernel") as refused:
+        tfckpt.Checkpoint(model=model).restore(path)
+    with pytest.raises(tfckpt.RefusedError, match="another name of model/one/kernel"):
+        tfckpt.restore(path, model, expect_partial=True)
+    np.testing.assert_array_equal(model.get_weights()[0], before[0])
+    eval(str(refused.value).rpartition(":\n\n")[2].strip())
+    np.testing.assert_array_equal(model.one.kernel, saved.one.kernel)

@@ -538,6 +538,13 @@ def test_a_policy_file_is_one_policy_and_its_rules_know_their_lines(tmp_path: Pa
     messages = [problem.message for problem in united.problems]
     for path in paths:
         assert f"{path}:1:11: a: exclude: 'nothing/*' matches nothing" in messages
+    text = "rename:\n- {checkpoint: a/**, model: b/**}\n- {checkpoint: a/k, model: b/k}\n"
+    path = write(tmp_path, text)
+    (problem,) = make_plan(load_policy(path, {}), side, Inventory("b", {})).problems[:1]
+    assert (problem.line, problem.message) == (
+        3,
+        "rename: 'a/k' renames nothing: rename: 'a/**' in line 2 comes first, and takes 'a/k'",
+    )
 
 
 # The schema for editors

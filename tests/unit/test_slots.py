@@ -100,7 +100,7 @@ def test_another_class_is_refused_whole_and_begins_anew(flavour, tmp_path) -> No
         model = build(flavour, made, rate=0.5)
         with pytest.raises(tfckpt.RefusedError) as refused:
             tfckpt.restore(path, model)
-        assert '"optimizer": "reset"' in str(refused.value)
+        assert 'optimizer="reset"' in str(refused.value)
         assert "optimizer/iterations" in {step.name for step in refused.value.plan.errors}
         tfckpt.restore(path, model, policy=ANEW)
         same(weights(model), weights(old))
@@ -120,6 +120,32 @@ def test_batches_that_accumulate_are_not_updates(tmp_path) -> None:
     again = build(keras, gradient_accumulation_steps=2)
     tfckpt.restore(path, again)
     assert int(again.optimizer.iterations) == 2  # updates
+    other = build(keras, gradient_accumulation_steps=4)
+    with pytest.raises(
+        tfckpt.RefusedError, match="is of 4 batches in the model, and of 2"
+    ) as found:
+        tfckpt.restore(path, other)
+    assert found.value.suggestion.optimizer.slots == "reset"
+    tfckpt.restore(path, other, optimizer="reset")
+    assert int(other.optimizer.iterations) == 0
+
+
+def test_slots_of_a_variable_are_those_of_one_rule(tmp_path) -> None:
+    """Muon trains what it excludes by Adam, whose first moment is not Muon's."""
+
+    def muon(excluded: str) -> Any:
+        layers = [keras.layers.Dense(3, name=name) for name in ("first", "second")]
+        model = keras.Sequential([keras.Input((3,)), *layers])
+        model.compile(keras.optimizers.Muon(exclude_layers=[excluded]), "mse")
+        return model
+
+    old, new = muon("first"), muon("second")
+    old.fit(np.ones((4, 3)), np.ones((4, 3)), verbose=0)
+    path = tfckpt.Checkpoint(model=old).save(str(tmp_path / "ckpt"))
+    with pytest.raises(tfckpt.RefusedError, match="momentum, velocity of this variable") as found:
+        tfckpt.restore(path, new)
+    assert found.value.suggestion.optimizer.slots == "reset"
+    assert tfckpt.restore(path, muon("first")).plan.errors == ()
 
 
 def gan(k: Any, rate: float, *, built: bool = True) -> Any:
@@ -181,7 +207,7 @@ def test_slots_that_a_file_only_numbers_are_refused_and_that_is_said(flavour, tm
     path = tf.train.Checkpoint(module=saved, opt=optimizer).save(str(tmp_path / "ckpt"))
     new, opt = Parts(5.0), flavour.optimizers.Adam(0.1)
     opt.build([new.c, new.a, new.b])
-    with pytest.raises(tfckpt.RefusedError, match=r'"optimizer": "reset"'):
+    with pytest.raises(tfckpt.RefusedError, match=r'optimizer="reset"'):
         tfckpt.restore(path, module=new, opt=opt)
     tfckpt.Checkpoint(module=new, opt=opt).restore(path).expect_partial()
     assert "6 slots in the checkpoint, not used" in caplog.text

@@ -185,6 +185,8 @@ class Inventory:
         aliases: another canonical path that leads to an object → its canonical path.
         optimizers: canonical path of each optimizer → its class in snake case (``adam``), ``""`` if
             unknown.
+        accumulation: canonical path of an optimizer → how many batches make an update, if several
+            do.
         complete: whether the writer saved everything (a commit record of tfckpt says so); if not,
             seeds and metrics may be missing without an error.
         roots: keyword (``""`` for the root object) → the object passed under it, if known.
@@ -225,6 +227,7 @@ class Inventory:
         default_factory=dict, compare=False
     )
     datasets: Mapping[str, Dataset] = dataclasses.field(default_factory=dict, compare=False)
+    accumulation: Mapping[str, int] = dataclasses.field(default_factory=dict, compare=False)
 
     @property
     def by_position(self) -> bool:

@@ -26,7 +26,7 @@ from tfckpt.live.flavors import flavor_of, is_optimizer
 from tfckpt.live.orders import deep, deep_orders, own_orders, own_writing
 from tfckpt.live.traits import Traits
 from tfckpt.live.tree import Tree, check_listed, is_value
-from tfckpt.live.variables import fixed_shape, is_variable, raw
+from tfckpt.live.variables import as_int, fixed_shape, is_variable, raw
 from tfckpt.live.vocabularies import LayerVocabulary, derives
 
 if TYPE_CHECKING:
@@ -140,6 +140,7 @@ class Gathered:
             private=named.private,
             varying=varying,
             datasets=_datasets(named),
+            accumulation=_accumulation(_paths(named, tree.optimizers)),
         )
         return Live(
             inventory,
@@ -332,6 +333,11 @@ def _entries(named: Names) -> tuple[dict[str, Entry], _Varying]:
 def _dtype(dtype: tf.DType) -> tuple[str, int]:
     """The name of a dtype and the bytes of an element."""
     return dtype.base_dtype.name, dtype.size
+
+
+def _accumulation(live: Mapping[str, Any]) -> dict[str, int]:
+    counts = {path: getattr(one, "gradient_accumulation_steps", None) for path, one in live.items()}
+    return {path: as_int(count) for path, count in counts.items() if count}
 
 
 def _datasets(named: Names) -> dict[str, Dataset]:

@@ -242,7 +242,7 @@ class _Planning:
                 self._spare(_Spared(Status.EXCLUDED, twice, Severity.NOTE), stored=route.stored)
             else:
                 reason = f"another name of {live.name}, which has its own value in the checkpoint"
-                self._unexpected.append((route.stored, reason, ""))
+                self._steps.append(self._second(route.stored, reason))
         if not direct:
             self._missing.append(live)
         elif joined := _joined(direct, self._policy):
@@ -253,6 +253,13 @@ class _Planning:
     def _is_listed(self, route: Route) -> bool:
         """Whether the order in a layer says where a value goes, not a rule."""
         return not route.rule and self._layers.orders.layers(route.stored.name) is not None
+
+    def _second(self, stored: Entry, reason: str) -> Step:
+        """The step of a value that was another variable's, tied since: no policy passes over it."""
+        found = Status.UNEXPECTED, "", stored.name, None, stored
+        if (rule := self._expected[1].every(stored.name)) is not None:
+            return Step(*found, Severity.NOTE, f"{reason}, as expected: {rule}")
+        return Step(*found, Severity.ERROR, reason, _CLASH_HINT)
 
     def _clash(self, live: Entry, claims: Sequence[Route]) -> None:
         first, *others = sorted((route.stored for route in claims), key=lambda entry: entry.name)

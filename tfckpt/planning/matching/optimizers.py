@@ -8,6 +8,7 @@ the same slots: Adam's ``momentum`` is not SGD's. A slot that only one of them k
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -48,7 +49,16 @@ class Optimizers:
         if not any(entry.of for entry in self._sides[1].entries.values()):
             return True
         (_, old), (_, new) = self._owners
-        return not any(_differ(old[path], new[path]) for path in old.keys() & new.keys())
+        both = [(old[path], new[path]) for path in old.keys() & new.keys()]
+        return not any(
+            _differ(*pair)
+            or any(
+                _differ_for(*pair, name, name)
+                for name in pair[0].of_variable.keys() & pair[1].of_variable.keys()
+                if pair[0].of_variable[name] != pair[1].of_variable[name]
+            )
+            for pair in both
+        )
 
     def ambiguity(self, stored: Entry, live: Entry) -> str:
         """Why a stored slot should not go into a live one; ``""`` for no reason."""
@@ -58,12 +68,12 @@ class Optimizers:
             return ""
         if (paths := (old.path, new.path)) not in self._verdicts:
             self._verdicts[paths] = _differ(old, new)
-        return self._verdicts[paths]
+        return self._verdicts[paths] or _differ_for(old, new, stored.of, live.of)
 
     def ambiguity_of_class(self, stored: Entry, live: Entry) -> str:
         """Why a counter or hyperparameter may mean something else: its optimizer's class."""
         old, new = (
-            _Optimizer(path := entry.name.rpartition("/")[0], side.optimizers.get(path, ""), set())
+            _Optimizer.of(side, entry.name.rpartition("/")[0])
             for entry, side in zip((stored, live), self._sides, strict=True)
         )
         return _differ(old, new)
@@ -88,11 +98,17 @@ class Optimizers:
 
 @dataclasses.dataclass(slots=True)
 class _Optimizer:
-    """An optimizer: its path, its class if known, and its slots."""
+    """An optimizer: its path, class, and batches of an update, if known, and its slots."""
 
     path: str
     name: str
-    slots: set[str]
+    batches: int | None
+    slots: set[str] = dataclasses.field(default_factory=set)
+    of_variable: dict[str, set[str]] = dataclasses.field(default_factory=lambda: defaultdict(set))
+
+    @classmethod
+    def of(cls, side: Inventory, path: str) -> _Optimizer:
+        return cls(path, side.optimizers.get(path, ""), side.accumulation.get(path))
 
 
 class _Owners(NamedTuple):
@@ -112,10 +128,10 @@ def _optimizers(inventory: Inventory) -> _Owners:
             if (owner := by_head.get((head, slot))) is None:
                 path = head.removesuffix(f"/{slot}")
                 if (owner := by_path.get(path)) is None:
-                    name = inventory.optimizers.get(path, "")
-                    owner = by_path[path] = _Optimizer(path, name, set())
+                    owner = by_path[path] = _Optimizer.of(inventory, path)
                 by_head[head, slot] = owner
                 owner.slots.add(slot)
+            owner.of_variable[entry.of].add(slot)
             owners[entry.name] = owner
     return _Owners(owners, by_path)
 
@@ -124,10 +140,25 @@ def _differ(old: _Optimizer, new: _Optimizer) -> str:
     known = old.name and new.name
     if known and _LIKE.get(old.name, old.name) != _LIKE.get(new.name, new.name):
         return f"{new.path!r} is {new.name!r} in the model and {old.name!r} in the checkpoint"
-    either = AT_ZERO | {AVERAGE}
-    if known and new.name in OPTIMIZERS:
-        either |= {*OPTIMIZERS[new.name].more}
-    if (old.slots ^ new.slots) - either:
+    if old.batches and new.batches and old.batches != new.batches:
+        each = f"{new.batches} batches in the model, and of {old.batches} in the checkpoint"
+        return f"an update of {new.path!r} is of {each}"
+    if (old.slots ^ new.slots) - _without_effect(new):
         live, stored = (", ".join(sorted(each.slots)) or "no slots" for each in (new, old))
         return f"{new.path!r} keeps {live} in the model and {stored} in the checkpoint"
     return ""
+
+
+def _differ_for(old: _Optimizer, new: _Optimizer, stored: str, live: str) -> str:
+    """Why the slots of one variable differ: Muon has other ones for what Adam trains in it."""
+    there, here = old.of_variable[stored], new.of_variable[live]
+    if not (there ^ here) - _without_effect(new):
+        return ""
+    slots, others = (", ".join(sorted(each)) for each in (here, there))
+    return f"{new.path!r} keeps {slots} of this variable in the model, {others} in the checkpoint"
+
+
+def _without_effect(optimizer: _Optimizer) -> frozenset[str]:
+    """The slots that may begin as in a new optimizer beside others that are restored."""
+    more = OPTIMIZERS[optimizer.name].more if optimizer.name in OPTIMIZERS else ()
+    return AT_ZERO | {AVERAGE} | {*more}

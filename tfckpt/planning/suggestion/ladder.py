@@ -339,8 +339,9 @@ class Ladder:
 
     def _is_another(self, a: LayerNode, b: LayerNode) -> bool:
         """Whether a name says that one of them is another layer."""
-        beside = (b.above, a.own) in self.new.labels or (a.above, b.label) in self.old.given_at
-        if a.label != b.label and beside:  # Keras has counted up to a name that was given
+        there = (b.above, a.own) in self.new.labels or (b.above, a.label) in self.new.given_at
+        was = (a.above, b.own) in self.old.labels or (a.above, b.label) in self.old.given_at
+        if a.label != b.label and (there or was):  # Keras has counted up to a name that was given
             return True
         return a.own != b.own and (a.own in self.new.given or b.own in self.old.given)
 
@@ -351,7 +352,7 @@ class Ladder:
         each = [(a, b) if bool(a.inner) == bool(b.inner) else _unwrapped(a, b) for a, b in rows]
         created = _created(each)
         inside = _created([_unwrapped(a, b) for a, b in rows])
-        if not (_rising(created) and _rising(inside)) or _jumping(rows):
+        if not (_rising(created) and _rising(inside)) or _jumping(rows) or _rewired(rows):
             return False
         if len(rows) == 1:
             return True
@@ -378,7 +379,7 @@ class Ladder:
             open_.append(parts)
         rows = [(x, y) for x in tops[0] for y in open_[1][x.sizes] if x in open_[0][x.sizes]]
         rows += [(x, y) for y in tops[1] for x in open_[0][y.sizes] if y in open_[1][y.sizes]]
-        paths = {(x.path, y.path) for x, y in rows if x.path != y.path}
+        paths = {(x.path, y.path) for x, y in rows if x.path != y.path and not self._unseen(y)}
         same = [pair for pair in paths if not paths & {*_above(*pair)}]
         if len(same) == 1:
             self._align(self.old.nodes[same[0][0]], self.new.nodes[same[0][1]], same=True)
@@ -458,6 +459,13 @@ def _jumping(rows: Rows) -> bool:
     apart = [b.index - a.index for a, b in rows]
     moved = sorted(map(abs, apart))
     return apart not in (moved, [-each for each in moved])
+
+
+def _rewired(rows: Rows) -> bool:
+    """Whether one is connected as another one was, and no longer as it was itself."""
+    wires = [[x.layer and x.layer.fed and (x.layer.fed, x.layer.feeds) for x in r] for r in rows]
+    before = {was for was, _ in wires}
+    return any(now and now != was and now in before for was, now in wires)
 
 
 def _has_order(rows: Rows) -> bool:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 _MOST_VALUES = 60_000
 _MOST_EFFORT = 200_000  # values, in all plans
 _MOST_SCOPES, _MOST_RULES = 3, 200
+_EITHER = 2  # layers that may have changed places
 _LEAST_SHARE = 0.3  # of the weights of the smaller side; less is another model
 _RESETS: tuple[Any, ...] = ({"hyperparameters": "config"}, {"iterations": "restore"}, "reset")
 # How the pairs are written, the plainest way first: by which names, and with which rules.
@@ -111,12 +112,16 @@ class _Search:
         return Suggestion({}, choices=tuple(choices), answers=tuple(answers)) if answers else None
 
     def _asked(self, questions: Sequence[tuple[Nodes, Nodes]]) -> Suggestion:
-        """All that is open; and answers to all of it: in order, from either end, or new."""
+        """All that is open; and answers to all of it: in order, from the end, exchanged, or new."""
         paths = [(tuple(a.path for a in olds), news) for olds, news in questions]
         choices = [Candidates(b.path, olds, _ALIKE) for olds, news in paths for b in news]
         answers: list[Answer] = []
         for way in (1, -1, 0):
-            each = (zip(a[::way], b[::way], strict=False) for a, b in questions if way)
+            each = (
+                zip(a[::way], b if len(a) == len(b) == _EITHER else b[::way], strict=False)
+                for a, b in questions
+                if way
+            )
             rows = [*itertools.chain.from_iterable(each)][:: way or 1]
             found = self._written(self._ladder.names(rows))
             others = [other.suggestion.changes for other in answers]

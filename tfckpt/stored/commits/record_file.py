@@ -191,6 +191,7 @@ class _Structure(msgspec.Struct):
     roots: dict[str, tuple[str, Literal["", "model", "optimizer"]]]
     left_out: dict[str, str]
     datasets: dict[str, Dataset]
+    accumulation: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 def now() -> str:
@@ -211,10 +212,10 @@ def render(record: CommitRecord) -> bytes:
     inventory = record.inventory
     head: dict[str, Any] = {"format": FORMAT}
     head |= {name: getattr(record, name) for name in _Facts.__struct_fields__}
-    for name in ("outputs", "builds"):
+    head |= {name: getattr(inventory, name) for name in _Structure.__struct_fields__}
+    for name in ("outputs", "builds", "accumulation"):
         if not head[name]:
             del head[name]
-    head |= {name: getattr(inventory, name) for name in _Structure.__struct_fields__}
     head["containers"] = {
         path: (held.kind, [layer[:_LAYER] for layer in held.layers], held.order, held.sizes)
         for path, held in inventory.containers.items()
