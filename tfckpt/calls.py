@@ -9,7 +9,7 @@ that are keys of a policy and hold no object make up the policy; all others are 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from tfckpt.errors import ARGUMENTS, CheckpointNotFoundError, PolicyError, Problem, TfckptError
@@ -31,7 +31,7 @@ from tfckpt.policy import STRICT, Config, Policy, Restore, Source, load_config, 
 from tfckpt.policy.load import has_config_name
 from tfckpt.policy.messages import show_value
 from tfckpt.run import Run
-from tfckpt.stored.commits.discovery import candidates
+from tfckpt.stored.commits.discovery import listed
 from tfckpt.stored.io.explain import PathMeaning, meaning_of, not_found, shown
 from tfckpt.stored.io.files import LOCAL, absolute, files_of
 from tfckpt.training.moment import check_step
@@ -64,8 +64,7 @@ def from_config(config: ConfigSource, model: Any = None, /, **objects: Any) -> R
     >>> run.save(metrics={"val_loss": 0.5})[-6:]
     'ckpt-1'
     """
-    path = _path(config)
-    meant = _meaning_of(path)
+    path, meant = _meaning_of(config)
     if path is not None and any(meant):
         hint = (
             f"to restore from it once, call `tfckpt.restore({path!r}, model=model)`; a config says "
@@ -216,9 +215,9 @@ def _arguments(
     if source is None:
         hint = "tf.train.latest_checkpoint returns None if it finds no checkpoint"
         raise CheckpointNotFoundError("None was given as the source", hint=hint)
-    call, path = f"{name}(source, model=model)", _path(source)
+    call = f"{name}(source, model=model)"
+    path, meant = _meaning_of(source)
     keys, objects = keys_and_objects(objects)
-    meant = _meaning_of(path)
     if path is not None and any(meant):
         policy = _policy(one_policy(given["policy"], keys))
         found = _source_at(path, meant, policy, given["select"])
@@ -240,15 +239,12 @@ def _arguments(
     return _Arguments(config, objects, Checkpoint(**objects).save_counter)
 
 
-def _path(source: object) -> str | None:
-    return os.fspath(source) if isinstance(source, str | os.PathLike) else None
-
-
-def _meaning_of(path: str | None) -> PathMeaning:
-    """Whether the first argument is the path of a checkpoint or of a directory, or a config."""
+def _meaning_of(source: object) -> tuple[str | None, PathMeaning]:
+    """The path, if it is one; and whether of a checkpoint or of a directory, or of a config."""
+    path = os.fspath(source) if isinstance(source, str | os.PathLike) else None
     if path is None or has_config_name(path):
-        return PathMeaning()
-    return meaning_of(path, files_of(path))
+        return path, PathMeaning()
+    return path, meaning_of(path, files_of(path))
 
 
 def _source_at(
@@ -257,7 +253,7 @@ def _source_at(
     """A checkpoint, or the config that restores one of a directory."""
     if meant.directory:
         selected = {} if select is None else {"select": select}
-        name = _checkpoint_name(path)
+        name = _checkpoint_name(path, meant.names)
         source = Source(directory=path, checkpoint_name=name, policy=policy, **selected)
         return Config(version=1, restore=Restore(first_of=(source,)))
     if select is not None:
@@ -267,14 +263,13 @@ def _source_at(
     return RestoreSource(meant.checkpoint, policy)
 
 
-def _checkpoint_name(directory: str) -> str:
-    """The common name of all checkpoints of a directory."""
-    files = files_of(directory)
+def _checkpoint_name(directory: str, names: Collection[str]) -> str:
+    """The common name of all checkpoints of a directory with these files."""
     newest: dict[str, str] = {}
-    for one in candidates(directory, None, files):
+    for one in listed(directory, names, None):
         newest.setdefault(os.path.split(one.prefix)[1].rpartition("-")[0], one.prefix)
     if not newest:
-        hint = not_found(directory, files).hint
+        hint = not_found(directory, files_of(directory)).hint
         raise CheckpointNotFoundError("there is no checkpoint in it", path=directory, hint=hint)
     if len(newest) > 1:
         message = f"has checkpoints of several names, {shown(sorted(newest))}"

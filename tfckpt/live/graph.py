@@ -29,7 +29,7 @@ from tfckpt.live.private.tensorflow import (
     has_saver,
     saver_name,
 )
-from tfckpt.live.variables import fixed_shape, is_variable, meant, raw
+from tfckpt.live.variables import is_variable, meant, raw
 from tfckpt.stored.bundles.keys import ATTRIBUTES, EXTRA, OBJECT_GRAPH, escape
 from tfckpt.stored.formats.graph_reader import VARIABLE_VALUE
 
@@ -119,7 +119,7 @@ class Walk:
         if self.savers or self._optimizers:
             return None
         found = [self._plain(value) for value in values]
-        whole = all(each is not None and fixed_shape(each) is not None for each in found)
+        whole = all(each is not None and each.shape.is_fully_defined() for each in found)
         return found if whole else None
 
     def read(self, more: Iterable[Any] = ()) -> None:

@@ -121,11 +121,10 @@ def _leftovers(
 ) -> None:
     """Add variables that no attribute lists by position, by their own names."""
     found |= {id(child) for _, child in node.children} | _inner(tree, optimizer)
-    paths = by_slot_path([(variable.label, variable) for variable in trained])
-    for variable in optimizer.variables:
-        value = tree.variable(variable, Role.SLOT)
-        if id(value) in found:
-            continue
+    values = [(each, tree.variable(each, Role.SLOT)) for each in optimizer.variables]
+    left = [(variable, value) for variable, value in values if id(value) not in found]
+    paths = by_slot_path([(each.label, each) for each in trained] if left else [])
+    for variable, value in left:
         name = str(variable.name).removesuffix(":0")
         of, slot = split_slot(name, paths)
         if of is not None:

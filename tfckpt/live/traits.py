@@ -42,7 +42,7 @@ def given_names(tree: Tree) -> frozenset[int]:
     found: set[int] = set()
     held: set[int] = set()
     for parent, _, flavor in list(tree.layers):
-        if inner := tree.inner[id(parent)]:  # one alone has no other to be told from
+        if inner := tree.inner[id(parent)]:  # alone, no layer has the name of another
             nodes = [n for layer in (parent, *inner) if (n := tree.node(layer)) is not None]
             held.update(map(id, nodes))
             found |= _chosen(nodes, flavor)

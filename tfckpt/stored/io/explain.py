@@ -28,7 +28,7 @@ from tfckpt.stored.io.files import absolute, join, reading
 from tfckpt.stored.io.state_file import read_state
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from tfckpt.stored.io.files import Files
 
@@ -176,10 +176,12 @@ class PathMeaning(NamedTuple):
     Attributes:
         checkpoint: its path; of Orbax's directories that of a step; "" for none.
         directory: whether it is a directory of checkpoints.
+        names: of what is in a directory.
     """
 
     checkpoint: str = ""
     directory: bool = False
+    names: Collection[str] = ()
 
 
 def meaning_of(path: str, files: Files) -> PathMeaning:
@@ -192,7 +194,7 @@ def meaning_of(path: str, files: Files) -> PathMeaning:
     if (names := _names(path, files)) is not None:
         one = not names.isdisjoint(SAVED_MODELS) or _holds_archive(names)
         itself = path if one else orbax_step(path, files)
-        return PathMeaning(itself, not itself)
+        return PathMeaning(itself, not itself, names)
     name = os.path.split(path)[1]
     if "://" in path or SUFFIX.search(path) or name.endswith(SINGLE_FILES) or name == _STATE:
         return PathMeaning(path)
