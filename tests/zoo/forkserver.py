@@ -190,6 +190,9 @@ def _serve(preload: Sequence[str]) -> None:
     os.dup2(2, 1)  # what an import prints is no reply
     for name in preload:
         importlib.import_module(name)
+        eager = sys.modules.get("tensorflow.python.eager.context")
+        if eager is not None and getattr(eager.context(), "_initialized", False):
+            sys.exit(f"importing {name} runs an operation: TensorFlow hangs in forked children")
     if "tfckpt" in preload:
         import tfckpt
 

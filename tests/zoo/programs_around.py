@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 import tfckpt
+from zoo.kinds.judge import KINDS, values_of
 from zoo.programs import shuffled
 from zoo.start import ARRAYS, BATCH, EPOCHS, SAMPLES, SAVE_FREQ, STEPS, VALIDATION, X, Y, digest
 
@@ -56,6 +57,42 @@ def managed(run: Start) -> None:
         manager.restore_or_initialize()
     due = lambda: manager and int(step) % SAVE_FREQ == 0 and manager.save()  # noqa: E731
     _train(run, model, step, numpys_draws({}), due)
+
+
+def restored_first(kind: str, *, by_run: bool = False) -> Program:
+    """A loop of a kind whose models are not built when it restores, as TensorFlow's guides have it.
+
+    By the drop-in classes, or by a config.
+    """
+
+    def program(run: Start) -> None:
+        made, step = KINDS[kind](run.keras), tf.Variable(0, dtype=tf.int64)
+        objects = {"counted": step, **made.objects}
+        due = lambda: None  # noqa: E731
+        if run.saves and by_run:
+            where = {"directory": run.directory}
+            config: dict[str, Any] = {"version": 1}
+            config["manager"] = {**where, "save": {"every_steps": SAVE_FREQ}}
+            saving = tfckpt.from_config(config, **objects, step=step)
+            saving.restore()
+            due = saving.save_if_due
+        elif run.saves:
+            checkpoint = tfckpt.Checkpoint(**objects)
+            manager = tfckpt.CheckpointManager(checkpoint, run.directory, max_to_keep=3)
+            checkpoint.restore(manager.latest_checkpoint)
+            due = lambda: int(step) % SAVE_FREQ == 0 and manager.save()  # noqa: E731
+        run.comes_to((0, -1, "restored"))
+        while int(step) < EPOCHS * STEPS:
+            place = 0, *divmod(int(step), STEPS)
+            run.comes_to(place)
+            made.step()
+            step.assign_add(1)
+            run.steps(place, 0.0)
+            due()
+        values = values_of(made.objects).items()
+        run.sees("values", {name: digest([value]) for name, value in values})
+
+    return program
 
 
 def _train(run: Start, model: Any, step: Any, batch: Any, save: Callable[[], Any]) -> None:

@@ -43,16 +43,19 @@ KILLS: dict[str, Place | None] = {
     "batch": (0, 0, 3),
     "end": (0, 0, "end"),  # before the save of the epoch
     "next": (0, 1, "begin"),
-    "second": (0, 1, 3),
+    "later": (0, 1, 3),
     "valid": (0, 1, "validation"),
     "fit 2": (1, 0, 3),
+    "again": (0, 0, 3),  # and the process that goes on, before it calls a model
     "over": None,  # it was finished
 }
-FIT = ("start", "batch", "end", "next", "second", "over")
-VALIDATED = ("second", "valid", "end", "over", "batch")
-TWO = ("fit 2", "next", "second", "over")
+RESTORED: Place = (0, -1, "restored")
+FIT = ("start", "batch", "end", "next", "later", "over")
+VALIDATED = ("later", "valid", "end", "over", "batch")
+TWO = ("fit 2", "next", "later", "over")
 OF_ONE_EPOCH = ("fit 2", "end", "batch", "over")
-LOOP = ("second", "batch", "start", "over")
+LOOP = ("later", "batch", "start", "over")
+RESTORED_FIRST = ("again", *LOOP)
 # How it is said that a training is not exact.
 CLAIMED = re.compile(r"\bnot exact|\bis reset|\bother numbers|nor a repeated", re.IGNORECASE)
 
@@ -160,6 +163,18 @@ ROWS: dict[str, Row] = {
     "loop, own generator": Row(around.loop(around.generators_draws), LOOP),
     "loop, replay buffer": Row(around.loop(around.replayed), LOOP),
     "manager, np.random": Row(around.managed, LOOP),
+    # restored before a model is called
+    "guide": Row(around.restored_first("MLP"), RESTORED_FIRST, flavors=BOTH, all=True),
+    "transformer": Row(around.restored_first("transformer"), RESTORED_FIRST, flavors=BOTH),
+    "NMT": Row(around.restored_first("NMT"), RESTORED_FIRST, flavors=BOTH),
+    "DCGAN": Row(around.restored_first("DCGAN, not built"), RESTORED_FIRST, flavors=BOTH),
+    "SAC": Row(around.restored_first("SAC", by_run=True), RESTORED_FIRST, flavors=BOTH),
+    "module": Row(  # where it was finished, nothing makes its variables
+        around.restored_first("lazy module"),
+        ("again", "later", "batch", "start", "next"),
+        flavors=BOTH,
+        places={"next": (0, 1, 0)},
+    ),
     # several `fit`, and what stands between them
     "unfrozen": Row(around.fits(around.unfreezes), TWO, flavors=BOTH, all=True),
     "frozen, same optimizer": Row(around.fits(around.freezes_with_the_same_optimizer), TWO),
@@ -213,19 +228,24 @@ def by_default(flavor: str, name: str) -> tuple[str, ...]:
 
 
 def run_all(
-    flavor: str, cases: Sequence[tuple[str, Sequence[str]]], folder: str, again: bool
+    flavor: str, cases: Sequence[tuple[str, Sequence[str]]], folder: str, process: str
 ) -> list[dict[str, Any]]:
-    """Of each row the uninterrupted run and those that are killed; or these, started again."""
+    """Of each row the uninterrupted run and those that are killed; or these, started again.
+
+    Between the two is a process that is killed as soon as it has restored.
+    """
     keras = importlib.import_module(flavor)
     found = []
     for name, kills in cases:
         row = ROWS[name]
         where = Path(folder, name)
-        starts = {
-            kill: Start(keras, where / kill, None if again else row.place(kill), saves=True)
+        ends = {
+            kill: {"first": row.place(kill), "again": RESTORED, "last": None}[process]
             for kill in kills
+            if process != "again" or kill == "again"
         }
-        if not again:
+        starts = {k: Start(keras, where / k, end, saves=True) for k, end in ends.items()}
+        if process == "first":
             starts["plain"] = Start(keras, where / "plain", None, saves=not row.plain)
         found.append({kill: start.run(row.program) for kill, start in starts.items()})
     return found
@@ -237,31 +257,35 @@ def run_all(
 def measure(
     server: ForkServer, flavor: str, cases: Sequence[tuple[str, Sequence[str]]], folder: Path
 ) -> dict[tuple[str, str], Measured]:
-    """The cells of the table, by row and kill; one process begins all, one goes on.
+    """The cells of the table, by row and kill; one process begins all, another one goes on.
 
     Args:
         server: which has imported ``PRELOAD``.
         cases: row, and kills.
         folder: an empty one.
     """
-    begun, ended = (
-        server.run("zoo.resumed:run_all", flavor, cases, str(folder), again, timeout=600).result()
-        for again in (False, True)
+    ran = (
+        server.run("zoo.resumed:run_all", flavor, cases, str(folder), process, timeout=600).result()
+        for process in ("first", "again", "last")
     )
     return {
-        (name, kill): _judged(ROWS[name], kill, first["plain"], first[kill], second[kill])
-        for (name, kills), first, second in zip(cases, begun, ended, strict=True)
+        (name, kill): _judged(ROWS[name], kill, first["plain"], first[kill], last[kill], again)
+        for (name, kills), first, again, last in zip(cases, *ran, strict=True)
         for kill in kills
     }
 
 
-def _judged(row: Row, kill: str, plain: Any, first: Any, second: Any) -> Measured:
+def _judged(
+    row: Row, kill: str, plain: Any, first: Any, second: Any, between: Mapping[str, Any]
+) -> Measured:
     if plain["error"]:
         return Measured("DIES", f"without tfckpt: {plain['error']}")
     if first["error"]:
         return Measured("DIES", f"before it is killed: {first['error']}")
     if first["killed"] != (row.place(kill) is not None):
         return Measured("OTHER", "it ends before the place where it is to be killed")
+    if not all(each["killed"] for each in between.values()):
+        return Measured("OTHER", f"it is not killed again: {between}")
     if error := second["error"]:
         return Measured("DIES", f"started again: {error}")
     said = first["said"] + second["said"]
@@ -295,10 +319,10 @@ def _of_batches(whole: list[Any], before: list[Any], after: list[Any]) -> list[s
 
 def table(flavor: str, measured: Mapping[tuple[str, str], str]) -> str:
     """Rows × kills of a flavor, in 80 columns."""
-    lines = [f"{flavor:24}" + "".join(f"{kill:7}" for kill in KILLS)]
+    lines = [f"{flavor:24}" + "".join(f"{kill:6}" for kill in KILLS)]
     for name in dict.fromkeys(name for name, _ in measured):
         cells = (measured.get((name, kill), "-") for kill in KILLS)
-        lines.append(f"{name:24}" + "".join(f"{cell:7}" for cell in cells))
+        lines.append(f"{name:24}" + "".join(f"{cell:6}" for cell in cells))
     return "\n".join(line.rstrip() for line in lines)
 
 

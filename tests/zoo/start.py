@@ -91,12 +91,10 @@ class Start:
         before = self._out.getvalue() if self._said is None else self._said
         ended |= {"said": before, "trained": self.trained, "output": self._out.getvalue()}
         if not ended["killed"] and not ended["error"]:
-            ended["result"] = {
-                "weights": self._weights(),
-                "optimizer": digest(variables_of(self._model.optimizer)),
-                "histories": self._histories,
-                **self._seen,
-            }
+            ended["result"] = {"histories": self._histories, **self._seen}
+            if self._model is not None:
+                ended["result"]["weights"] = self._weights()
+                ended["result"]["optimizer"] = digest(variables_of(self._model.optimizer))
         text = json.dumps(ended, default=float)
         return json.loads(text.replace(str(self.folder), "."))
 

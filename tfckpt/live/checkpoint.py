@@ -40,7 +40,7 @@ from tfckpt.live.late import (
 from tfckpt.live.lineage import Lineage
 from tfckpt.live.paths import absolute_prefix, also, eager_prefix, eager_source
 from tfckpt.live.private.tensorflow import Trackable
-from tfckpt.live.rebuild import builds_of, trainables_of
+from tfckpt.live.rebuild import builds_of, trainables
 from tfckpt.live.restore import RestoreSource, assign, permitted, prepare
 from tfckpt.live.save import (
     Destination,
@@ -204,7 +204,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
                 )
                 if to.before is not None:
                     to.frozen = frozen_values(snapshot.live)
-                trainable = trainables_of(objects.layers)
+                may_train = frozenset(id(v) for each in objects.layers for v in trainables(each))
                 record.run = self._lineage.run_of(to.prefix, begin=True)
                 record.lineage = self._lineage.lineage(os.path.split(to.prefix)[0])
                 if probe is not None:
@@ -223,7 +223,7 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
                         as_save_errors(to.prefix, partial(disk_space, snapshot, to)),
                         saving(to.prefix, to.files, number.mark) as commit,
                     ):
-                        record.builds = builds_of(snapshot.live, trainable)
+                        record.builds = builds_of(snapshot.live, may_train)
                         index = write(snapshot, options, to, record, commit)
                         commit.commit(record, index)
                     undo.pop_all()

@@ -28,7 +28,7 @@ from tfckpt.live.rebuild import ancestors
 from tfckpt.live.turns import assigning, live_objects
 from tfckpt.live.variables import is_variable, raw
 from tfckpt.planning import Severity, Status
-from tfckpt.planning.checks.step import is_of_nothing
+from tfckpt.planning.checks.step import NothingRestored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -143,8 +143,8 @@ def awaiting(prepared: Prepared) -> tuple[Prepared, Late | None]:
         else step
         for step in prepared.plan.steps
     )
-    problems = tuple(each for each in prepared.plan.problems if not is_of_nothing(each))
-    plan = dataclasses.replace(prepared.plan, steps=tuple(steps), problems=problems)
+    left = (each for each in prepared.plan.problems if not isinstance(each, NothingRestored))
+    plan = dataclasses.replace(prepared.plan, steps=tuple(steps), problems=tuple(left))
     return dataclasses.replace(prepared, plan=plan), late
 
 

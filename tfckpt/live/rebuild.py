@@ -20,7 +20,7 @@ from tfckpt.core.inventory import Role
 from tfckpt.errors import NotBuiltError
 from tfckpt.live.flavors import flavor_of, has_named_slots
 from tfckpt.live.private import building as private
-from tfckpt.live.private.either_keras import others_of, trainable_of
+from tfckpt.live.private.either_keras import modules_of, others_of, trainable_of
 from tfckpt.live.variables import is_variable, parts, path, raw
 from tfckpt.planning import Status
 from tfckpt.planning.matching.rules import selects
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
     from tfckpt.live.inventory import Live
     from tfckpt.planning import Plan
+
+    Walk = Callable[[], Live]
 
 _WALKED = ("variables", "unbuilt", "layers", "optimizers")
 _MADE = frozenset({Role.WEIGHT, Role.STATE})
@@ -60,18 +62,14 @@ def builds_of(live: Live, trainable: frozenset[int]) -> Builds:
     return Builds(layers, *_trained_by_name(live, trainable), tuple(unbuilt))
 
 
-def _adapts(layer: Any) -> bool:
-    """Whether it is a feature space, which asks to be adapted, whatever values it has."""
-    return hasattr(layer, "get_encoded_features")
-
-
 def _first_variables(live: Live) -> dict[str, tuple[int, Any]]:
     """Path of each layer with variables in or below it → the first of them, with its number."""
     found: dict[str, tuple[int, Any]] = {}
-    spaces = tuple(f"{at}/" for at, layer in live.layers.items() if _adapts(layer))
+    # A feature space asks to be adapted, whatever values it has.
+    spaces = [at for at, layer in live.layers.items() if hasattr(layer, "get_encoded_features")]
     for at, layer in live.layers.items():
         for variable in (*trainable_of(layer)[:1], *others_of(layer)[:1]):  # in their order
-            if not is_variable(variable) or (spaces and f"{at}/".startswith(spaces)):
+            if not is_variable(variable) or any(f"{at}/".startswith(f"{s}/") for s in spaces):
                 continue
             first = private.number_of(parts(raw(variable))[0]), variable
             for above in (at, *ancestors(at)):
@@ -102,14 +100,10 @@ def _trained_by_name(
     return found, tuple(sorted(could.difference(trained_names, [""])))
 
 
-def trainables_of(layers: Iterable[Any]) -> frozenset[int]:
-    """Ids of the variables that may be trained now, which a program may change after a save."""
-    return frozenset(id(each) for layer in layers for each in trainables(layer))
-
-
 def trainables(layer: Any) -> Iterator[Any]:
     """The variables of a layer itself that may be trained now."""
-    return (each for each in trainable_of(layer) if layer.trainable and each.trainable)
+    held = (each for module in modules_of(layer) for each in module.trainable_variables)
+    return (each for each in (*trainable_of(layer), *held) if layer.trainable and each.trainable)
 
 
 def trained_in(at: str, live: Live) -> dict[str, Any]:
@@ -123,16 +117,12 @@ def trained_in(at: str, live: Live) -> dict[str, Any]:
 
 
 def build_layers(
-    plan: Plan,
-    live: Live,
-    recorded: Mapping[str, Builds],
-    building: Building,
-    walk: Callable[[], Live],
+    plan: Plan, live: Live, recorded: Mapping[str, Builds], building: Building, walk: Walk
 ) -> Live:
     """Build the unbuilt layers that a plan has values for; returns the live values afterwards.
 
-    ``recorded`` has how they were built, by source of the plan; ``walk`` walks the objects. What
-    then has all that it had before the save is not among the ``unbuilt`` any more.
+    ``recorded`` has how they were built, by source of the plan. What then has all that it had
+    before the save is not among the ``unbuilt`` any more.
     """
     rebuild = _Rebuild(plan, live, recorded, walk)
     if not rebuild.how:
@@ -150,16 +140,9 @@ class _Rebuild:
         how: path of each object that lacks variables → how what was saved there was built.
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        live: Live,
-        recorded: Mapping[str, Builds],
-        walk: Callable[[], Live],
-    ) -> None:
-        self.how: dict[str, LayerBuild] = {}
+    def __init__(self, plan: Plan, live: Live, recorded: Mapping[str, Builds], walk: Walk) -> None:
+        self.how, self._wanted = dict[str, LayerBuild](), dict[str, None]()
         self._live, self._walk, self._policies = live, walk, plan.policies
-        self._wanted = dict[str, str]()
         self._known = {at for builds in recorded.values() for at in builds.unbuilt}
         self._built, self._traced = set[int](), set[int]()
         for step in plan.steps:
@@ -167,7 +150,7 @@ class _Rebuild:
                 continue
             if (builds := recorded.get(step.origin or plan.source)) is None:
                 continue
-            self._wanted[step.target] = step.source
+            self._wanted[step.target] = None
             for here, there in zip(ancestors(step.target), ancestors(step.source), strict=False):
                 if here not in self.how and there in builds.layers:
                     self.how[here] = builds.layers[there]
@@ -201,8 +184,8 @@ class _Rebuild:
 
     def finished(self) -> Live:
         """The live values; a NotBuiltError if a layer that was built may make more in its call."""
-        left = [name for name in self._missing() if self._innermost(name) not in self._traced]
-        open_ = [name for name in left if self._innermost(name) in self._built]
+        left = [name for name in self._missing() if id(self._above(name)[1]) not in self._traced]
+        open_ = [name for name in left if id(self._above(name)[1]) in self._built]
         if open_:
             raise NotBuiltError(
                 f"{len(open_)} values have no variables yet, the first is '{open_[0]}': they are "
@@ -235,38 +218,32 @@ class _Rebuild:
             and all(selects(policy, f"{at}/kernel") for policy in self._policies)
         ]
 
-    def _innermost(self, name: str) -> int:
+    def _above(self, name: str) -> tuple[str, Any]:
+        """The innermost layer above a value or layer, with its path."""
         at = next((at for at in ancestors(name) if at in self._live.layers), "")
-        return id(self._live.layers[at]) if at else 0
+        return at, self._live.layers.get(at)
 
     def _call_above(self, name: str) -> str:
         """The path of the layer whose call may make a value or layer; "" for none that is known."""
-        at = next((at for at in ancestors(name) if at in self._live.layers), "")
-        if not at or not self._fits(at) or id(self._live.layers[at]) in self._traced:
+        at, layer = self._above(name)
+        if not at or not self._fits(at) or id(layer) in self._traced:
             return ""
-        layer, how = self._live.layers[at], self.how[at]
-        flavor = flavor_of(layer)
-        arguments = how.shapes if flavor is not None and flavor.name == "keras" else how.specs
-        return at if arguments is not None else ""
+        of_keras = getattr(flavor_of(layer), "name", "") == "keras"
+        return at if getattr(self.how[at], "shapes" if of_keras else "specs") is not None else ""
 
     def _carry_out(self, build: Callable[..., None], at: str) -> None:
-        layer = self._live.layers[at]
+        layer, live = self._live.layers[at], self._live
+        around = (live.layers.get(above) for above in (at, *ancestors(at)))
+        found = (getattr(each, "distribute_strategy", None) for each in around)
+        strategy = next(filter(None, found), None) or strategy_of(live.variables.values())
         try:
-            with _strategy(at, self._live).scope():
+            with strategy.scope():
                 build(layer, self.how[at], flavor_of(layer))
         except Exception as error:  # a user's class may raise anything
             raise NotBuiltError(
                 f"{at} ({type(layer).__name__}) cannot be built as it was before the save: {error}",
                 hint=CALL_IT,
             ) from error
-
-
-def _strategy(at: str, live: Live) -> Any:
-    for above in (at, *ancestors(at)):
-        found = getattr(live.layers.get(above), "distribute_strategy", None)
-        if found is not None:
-            return found
-    return strategy_of(live.variables.values())
 
 
 def strategy_of(variables: Iterable[Any]) -> Any:
@@ -306,12 +283,9 @@ _PUT: Mapping[type, Any] = {list: list.extend, dict: dict.update, set: set.updat
 
 
 class Building:
-    """What a restore builds, taken back if the body raises, or ``always``.
+    """What a restore builds, taken back if the body raises, or ``always``."""
 
-    ``walk`` walks the objects.
-    """
-
-    def __init__(self, walk: Callable[[], Live], *, always: bool = False) -> None:
+    def __init__(self, walk: Walk, *, always: bool = False) -> None:
         self._walk, self._always = walk, always
         self._live: Live | None = None
         self._attributes = list[tuple[Any, dict[str, Any]]]()
@@ -333,9 +307,26 @@ class Building:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if self._live is not None and (self._always or error is not None):
-            self._put_back()
-            self._check(self._live)
+        if self._live is None or not (self._always or error is not None):
+            return
+        for obj, attributes in self._attributes:
+            vars(obj).clear()
+            vars(obj).update(attributes)
+        for value, content in self._contents.values():
+            type(content).clear(value)
+            _PUT[type(content)](value, content)
+        for wrapper, kept in self._wrappers.values():
+            private.put_back(wrapper, kept)
+        try:
+            now = self._walk()
+            same = all(getattr(now, e).keys() == getattr(self._live, e).keys() for e in _WALKED)
+        except Exception:  # a user's class may raise anything
+            same = False
+        if not same:
+            logging.warning(
+                "what was built for the restore could not be taken back: before another one, or "
+                "before training, create the objects again"
+            )
 
     def _keep_attributes(self, obj: Any) -> None:
         if hasattr(obj, "__dict__"):
@@ -357,25 +348,3 @@ class Building:
             self._keep_attributes(value)
         for inner in dict.values(value) if kind is dict else kind(value):
             self._keep_contents(inner)
-
-    def _put_back(self) -> None:
-        for obj, attributes in self._attributes:
-            vars(obj).clear()
-            vars(obj).update(attributes)
-        for value, content in self._contents.values():
-            type(content).clear(value)
-            _PUT[type(content)](value, content)
-        for wrapper, kept in self._wrappers.values():
-            private.put_back(wrapper, kept)
-
-    def _check(self, live: Live) -> None:
-        try:
-            now = self._walk()
-            same = all(getattr(now, each).keys() == getattr(live, each).keys() for each in _WALKED)
-        except Exception:  # a user's class may raise anything
-            same = False
-        if not same:
-            logging.warning(
-                "what was built for the restore could not be taken back: before another one, or "
-                "before training, create the objects again"
-            )

@@ -10,13 +10,12 @@ from pathlib import Path
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
-from absl import logging
-
+from zoo.forkserver import ForkServer
 from zoo.kinds.judge import (
+    BY_TENSORFLOW,
     CASES,
     FLAVOURS,
-    KINDS,
-    by_tensorflow,
+    PRELOAD,
     expected,
     measure,
     way_of,
@@ -25,29 +24,20 @@ from zoo.kinds.judge import (
 
 def main(*words: str) -> int:
     """Each kind by TensorFlow and by tfckpt, in the way that `make test` tries."""
-    logging.set_verbosity(logging.ERROR)
-    flavours = [each for each in FLAVOURS if each in words] or FLAVOURS
     parts = [word for word in words if word not in FLAVOURS] or [""]
     wrong = 0
-    print(f"{'':28}" + "".join(f"{f:9}TensorFlow   " for f in flavours))
-    for name in (name for name in KINDS if any(part in name for part in parts)):
-        cells, details = [], []
-        for flavour in flavours:
-            cells += ["-", "-"]
-            if (name, flavour) not in CASES:
-                continue
-            for place, way in ((-2, way_of(name, flavour)), (-1, by_tensorflow)):
-                with tempfile.TemporaryDirectory() as directory:
-                    found = measure(name, flavour, Path(directory), way)
-                cells[place] = found.cell
-                if way is not by_tensorflow and found.cell != expected(name, flavour).cell:
-                    wrong += 1
-                    details.append(f"  {flavour}: {', '.join(found.names)} {found.details}")
-        print(
-            f"{name:28}" + "".join(f"{cell:9}" for cell in cells),
-            *details,
-            sep="\n"[: bool(details)],
-        )
+    for flavour in [each for each in FLAVOURS if each in words] or FLAVOURS:
+        kinds = [n for n, f in CASES if f == flavour and any(part in n for part in parts)]
+        cases = [(n, way) for n in kinds for way in (way_of(n, flavour), BY_TENSORFLOW)]
+        with ForkServer(preload=PRELOAD) as server, tempfile.TemporaryDirectory() as folder:
+            found = measure(server, flavour, cases, Path(folder))
+        print(f"{flavour:28}{'tfckpt':9}TensorFlow")
+        for name in kinds:
+            ours, theirs = found[name, way_of(name, flavour)], found[name, BY_TENSORFLOW]
+            print(f"{name:28}{ours.cell:9}{theirs.cell}")
+            if ours.cell != expected(name, flavour).cell:
+                wrong += 1
+                print(f"  {', '.join(ours.names)} {ours.details}")
     print(f"\n{wrong} other than expected")
     return int(wrong > 0)
 

@@ -31,7 +31,7 @@ def normalized(k: Any, *, again: bool = True) -> Made:
     return adapted(made, again, lambda: layer.adapt(X * np.random.uniform(1, 2)))
 
 
-WORDS = tf.constant(["a b c", "b c d"])
+WORDS = np.array(["a b c", "b c d"])
 
 
 def vectorized(k: Any, *, again: bool = True) -> Made:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import pickle
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,9 +18,9 @@ from zoo.kinds import agents, built, models, programs
 from zoo.variables import inner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
-    from pathlib import Path
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
+    from zoo.forkserver import ForkServer
     from zoo.kinds.parts import Made
 
     Values = dict[str, np.ndarray]
@@ -32,6 +34,8 @@ KINDS: dict[str, Callable[[Any], Made]] = {
     **agents.KINDS,
 }
 BEFORE, AFTER = 3, 2  # steps
+PRELOAD = ("tensorflow", "keras", "tf_keras", "tfckpt", "zoo.kinds.judge")
+LIMIT = 600.0  # seconds, of one of the two processes
 
 
 class Found(NamedTuple):
@@ -152,7 +156,11 @@ def by_tensorflow(path: str, objects: Mapping[str, Any]) -> Any:
     return tf.train.Checkpoint(**objects).read(path)
 
 
-WAYS = (by_checkpoint, by_run, by_call)
+BY_TENSORFLOW = "TensorFlow"
+OURS = ("Checkpoint", "run", "call")
+WAYS = dict(
+    zip((*OURS, BY_TENSORFLOW), (by_checkpoint, by_run, by_call, by_tensorflow), strict=True)
+)
 
 
 def restored(
@@ -241,23 +249,50 @@ def expected(name: str, flavour: str) -> Row:
     return ROWS.get((name, flavour)) or ROWS.get((name, "")) or Row(EXACT)
 
 
-def way_of(name: str, flavour: str) -> Callable[..., Any]:
+def way_of(name: str, flavour: str) -> str:
     """One for each kind and flavour, so that all are tried."""
-    return WAYS[CASES.index((name, flavour)) % len(WAYS)]
+    return OURS[CASES.index((name, flavour)) % len(OURS)]
 
 
-def measure(name: str, flavour: str, directory: Path, restore: Callable[..., Any]) -> Found:
-    """What comes of a kind that is restored in this way; of TensorFlow's file by TensorFlow."""
+# In two processes: one saves all kinds of a flavour, the other one restores them
+
+
+def save_all(flavour: str, names: Sequence[str], folder: str) -> None:
+    k = importlib.import_module(flavour)
+    for name in names:
+        (directory := Path(folder, name)).mkdir()
+        run = whole(k, KINDS[name], directory, [tfckpt, tf.train])
+        (directory / "run").write_bytes(pickle.dumps(run))
+
+
+def restore_all(flavour: str, cases: Sequence[tuple[str, str]], folder: str) -> list[Found]:
+    return [restore_one(flavour, name, way, Path(folder, name)) for name, way in cases]
+
+
+def restore_one(flavour: str, name: str, way: str, directory: Path) -> Found:
     k, make = importlib.import_module(flavour), KINDS[name]
-    run = whole(k, make, directory, [tfckpt, tf.train])
-    ours = tfckpt.__name__
-    if restore is by_tensorflow:
-        return restored(k, make, run.files[tf.train.__name__], run, restore)
-    found, row = restored(k, make, run.files[ours], run, restore), expected(name, flavour)
+    run: Whole = pickle.loads((directory / "run").read_bytes())
+    ours, theirs = run.files[tfckpt.__name__], run.files[tf.train.__name__]
+    if way == BY_TENSORFLOW:
+        return restored(k, make, theirs, run, WAYS[way])
+    found, row = restored(k, make, ours, run, WAYS[way]), expected(name, flavour)
     if found.cell == DIFFERS:  # as TensorFlow does with its own file, or it is wrong
-        theirs = restored(k, make, run.files[tf.train.__name__], run, by_tensorflow)
-        if {*found.names} - {*theirs.names}:
+        other = restored(k, make, theirs, run, WAYS[BY_TENSORFLOW])
+        if {*found.names} - {*other.names}:
             return found._replace(cell=WRONG)
     if found.cell == REFUSED == row.cell and not re.search(row.why, found.details):
         return found._replace(cell=WRONG)
     return found
+
+
+def measure(
+    server: ForkServer, flavour: str, cases: Sequence[tuple[str, str]], folder: Path
+) -> dict[tuple[str, str], Found]:
+    """What comes of kinds that are restored in these ways; of TensorFlow's file by TensorFlow.
+
+    The server has imported ``PRELOAD``.
+    """
+    names = [*dict.fromkeys(name for name, _ in cases)]
+    server.run(f"{__name__}:save_all", flavour, names, str(folder), timeout=LIMIT).result()
+    found = server.run(f"{__name__}:restore_all", flavour, cases, str(folder), timeout=LIMIT)
+    return {case: Found(*each) for case, each in zip(cases, found.result(), strict=True)}

@@ -271,6 +271,14 @@ def accumulated(k: Any) -> Made:
     return mlp(k, by=k.optimizers.Adam(0.05, gradient_accumulation_steps=2))
 
 
+def untrained_module(k: Any) -> Made:
+    """A variable in a module of the model, which the loss does not know."""
+    aside = tf.Module()
+    aside.scale = tf.Variable(1.0)
+    call = lambda self, x: self.out(x)  # noqa: E731
+    return trained(k, model_of(k, call, out=k.layers.Dense(2), aside=aside), X)
+
+
 def frozen_part(k: Any) -> Made:
     body, head = k.Sequential(dense(k, 4)), k.layers.Dense(2)
     body.trainable = False
@@ -335,6 +343,7 @@ KINDS: dict[str, Callable[[Any], Made]] = {
     "Adafactor": factored,
     "accumulation": accumulated,
     "frozen part": frozen_part,
+    "untrained module": untrained_module,
     "Dropout": dropout,
     "metric, step": with_counters,
     "layers by keyword": layers_as_keyword,

@@ -9,6 +9,8 @@ import contextlib
 import sys
 from typing import TYPE_CHECKING, Any
 
+import tensorflow as tf
+
 from tfckpt.live.private.tensorflow import changed, optional
 
 if TYPE_CHECKING:
@@ -53,6 +55,12 @@ def others_of(layer: Any) -> Sequence[Any]:
     """A layer's own other variables."""
     found = getattr(layer, "_non_trainable_variables", None)
     return found or getattr(layer, "_non_trainable_weights", None) or ()
+
+
+def modules_of(layer: Any) -> list[Any]:
+    """The plain modules that a layer of tf_keras holds, whose variables it trains."""
+    held = getattr(layer, "_self_tracked_trackables", ())
+    return [m for m in held if isinstance(m, tf.Module) and not hasattr(m, "_flatten_layers")]
 
 
 def calls_of(layer: Any) -> Sequence[Any]:

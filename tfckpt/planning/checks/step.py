@@ -114,7 +114,6 @@ _MATCH_ANYTHING = frozenset(
     {Role.ITERATIONS, Role.HYPERPARAMETER, Role.METRIC, Role.SEED, Role.VOCABULARY}
 )
 _TOPS = 6
-_NOTHING = "no value would be restored from "
 MISSING_HINT = "exclude it, declare it in expect_missing, or set on_missing: warn"
 UNEXPECTED_HINT = (
     "drop it with exclude_checkpoint, declare it in expect_unexpected, or set on_unexpected: warn"
@@ -127,6 +126,10 @@ QUANTIZE_HINT = "restore, then call `quantize`; or quantize the model as the sav
 # Ways to leave a value out, which is not what to do about one that a suggested policy restores.
 LEAVING_HINTS = frozenset({MISSING_HINT, UNEXPECTED_HINT, SHAPE_HINT})
 SAVE_COUNTER = "save_counter"
+
+
+class NothingRestored(Problem):
+    """The problem that a plan restores nothing."""
 
 
 def coverage(
@@ -145,13 +148,8 @@ def coverage(
         differ = f"the checkpoint has {in_checkpoint}, and the model has {in_model}"
         other = "its layers have other names, or it is a checkpoint of another model"
         hint = differ if in_checkpoint != in_model else other
-        message = f"{_NOTHING}{stored.source}"
-        yield Problem(message, hint=f"{hint}; allow_empty: true allows it")
-
-
-def is_of_nothing(problem: Problem) -> bool:
-    """Whether it is the problem that a plan restores nothing."""
-    return problem.message.startswith(_NOTHING)
+        message = f"no value would be restored from {stored.source}"
+        yield NothingRestored(message, hint=f"{hint}; allow_empty: true allows it")
 
 
 def is_save_counter(entry: Entry) -> bool:
