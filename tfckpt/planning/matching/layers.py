@@ -362,10 +362,17 @@ def _shapes_below(inventory: Inventory) -> dict[str, tuple[Shape | None, ...]]:
     layers = {f"{p}/{x.place}" for p, held in inventory.containers.items() for x in held.layers}
     layers.update(*inventory.listings.values())
     found: dict[str, list[Shape | None]] = {}
-    for entry in inventory.entries.values():
+    held_by: dict[str, list[Shape | None]] = {}
+    for name, entry in inventory.entries.items():
         if entry.role is Role.WEIGHT:
-            for path, place, _ in steps(entry.name):
-                if (layer := f"{path}/{place}") in layers:
-                    varies = entry.name in inventory.varying
-                    found.setdefault(layer, []).append(None if varies else entry.shape)
+            shape = None if name in inventory.varying else entry.shape
+            held_by.setdefault(name.rpartition("/")[0], []).append(shape)
+            if name in layers:
+                found[name] = [shape]
+    for holder, shapes in held_by.items():
+        path = holder
+        while path:
+            if path in layers:
+                found.setdefault(path, []).extend(shapes)
+            path = path.rpartition("/")[0]
     return {path: tuple(sorted(each, key=str)) for path, each in found.items()}
