@@ -172,6 +172,10 @@ def turned(build: Callable[..., Any], said: str, kind: str, only: str) -> dict[s
     }  # fmt: skip
 
 
+def activated(k, *activations):
+    return stack(k, *(k.layers.Dense(3, activation=each) for each in activations))
+
+
 SIDEWAYS = "another branch has a layer like it"
 EDITS = {
     "another class in a list": Edit(
@@ -206,6 +210,10 @@ EDITS = {
         two_ways, lambda k: two_ways(k, swapped=True),
         "model/dense in the model feeds the layer that model/dense_1 feeds in the checkpoint",
         (".keras", ".h5", "saved_model")),
+    # their names and shapes are as they were, and only their settings have changed places
+    "the settings of another one": Edit(
+        lambda k: activated(k, "relu", "tanh"), lambda k: activated(k, "tanh", "relu"),
+        "model/dense in the model has the settings that model/dense_1 has in the checkpoint"),
 }  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import json
 import sys
+from keyword import iskeyword
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
@@ -77,9 +78,8 @@ class PolicyCall:
         >>> print(call.by({"exclude": ["model/head/**"]}))
         tfckpt.restore('runs/ckpt-3', model=model, exclude=["model/head/**"])
         """
-        if all(map(str.isidentifier, keys)) and not {"assert", "include"} & keys.keys():
-            given = [(f"{key}=", value) for key, value in keys.items()]
-        else:  # a keyword of Python, or of `callbacks.resume`
+        given = [(f"{key}_=" if iskeyword(key) else f"{key}=", keys[key]) for key in keys]
+        if self.start_over and "include" in keys:  # another argument of this function
             given = [("policy=", dict(keys))]
         texts = [start + _python(value) for start, value in given]
         if len(one := self.with_argument(", ".join(texts))) <= width:

@@ -239,7 +239,7 @@ def _ambiguities(old: Container, new: Container, path: str) -> Why:
     exchanged = _exchanged(weak, "fed", "feeds", "settings")
     renamed = _renamed(old, pairs, firm)
     if new.kind == LIST:
-        return exchanged | _shared_names(old, new) | renamed | _other_list(old, new, pairs, firm)
+        return exchanged | renamed | _other_list(old, new, pairs, firm)
     known = _Classes(old, new, firm)
     lost = {
         b.path: f"{b.path} has a name that was given on one side alone: {b.own!r} in the model, "
@@ -519,19 +519,3 @@ def _exchanged(pairs: Pairs, *traits: str) -> Why:
                 text = _EXCHANGED[trait].format(other.path)
                 found.setdefault(b.path, f"{b.path} in the model {text}")
     return found
-
-
-def _shared_names(old: Container, new: Container) -> Why:
-    """Of layers with one name, some of Keras's and some of a user's, no index is certain."""
-    sides: list[dict[str, set[str]]] = [{}, {}]
-    for at, held in zip(sides, (old, new), strict=True):
-        for x in held.layers:
-            if x.auto:
-                at.setdefault(x.own, set()).add(x.place)
-    paths = {x.place: x.path for x in new.layers}
-    return {
-        paths[place]: f"several layers are named {own!r}, and their indices are others"
-        for own in sides[0].keys() & sides[1].keys()
-        if sides[0][own] != sides[1][own] and max(len(at[own]) for at in sides) > 1
-        for place in (sides[0][own] | sides[1][own]) & paths.keys()
-    }

@@ -366,12 +366,19 @@ def _shapes_below(inventory: Inventory, *, deep: bool) -> dict[str, tuple[Shape 
     layers = {f"{p}/{x.place}" for p, held in inventory.containers.items() for x in held.layers}
     layers.update(*inventory.listings.values())
     found: dict[str, list[Shape | None]] = {}
-    for entry in inventory.entries.values():
+    held_by: dict[str, list[Shape | None]] = {}
+    for name, entry in inventory.entries.items():
         if entry.role is Role.WEIGHT:
-            for path, place, _ in steps(entry.name):
-                if (layer := f"{path}/{place}") in layers:
-                    varies = entry.name in inventory.varying
-                    found.setdefault(layer, []).append(None if varies else entry.shape)
+            shape = None if name in inventory.varying else entry.shape
+            held_by.setdefault(name.rpartition("/")[0], []).append(shape)
+            if name in layers:
+                found[name] = [shape]
+    for holder, shapes in held_by.items():
+        path = holder
+        while path:
+            if path in layers:
+                found.setdefault(path, []).extend(shapes)
+            path = path.rpartition("/")[0]
     for path, order in inventory.deep_orders.items() if deep else ():
         entries = [inventory.entries[value.name] for value in order]
         found[path] = [None if e.name in inventory.varying else e.shape for e in entries]

@@ -19,6 +19,7 @@ from tfckpt.errors import PolicyError
 from tfckpt.planning.checks.one_sided import OF_OPTIMIZERS
 from tfckpt.planning.checks.step import QUANTIZE_HINT, Status, is_save_counter
 from tfckpt.planning.checks.unmatched import is_adapter
+from tfckpt.planning.ema import Averages
 from tfckpt.planning.matching.seeds import layer_of, seed_of
 from tfckpt.planning.planner import make_plan
 from tfckpt.planning.suggested import Answer, Candidates, Suggestion, leaving, which_is_which
@@ -68,7 +69,8 @@ class _Search:
         self, policy: Policy, stored: Inventory, live: Inventory, known: PlanContext | None
     ) -> None:
         self._policy = policy
-        self._stored = stored
+        self._file = stored
+        self._stored = Averages(policy, stored, live).stored if policy.ema else stored
         self._live = live
         self._known = known
         self._effort = 0
@@ -84,7 +86,7 @@ class _Search:
             return None
         bare = plan
         if "include" in self._policy.model_fields_set:
-            policy = self._policy.model_copy(update={"include": ("**",)})
+            policy = self._policy.model_copy(update={"include": ("**",), "ema": None})
             bare = make_plan(policy, self._stored, self._live, self._known)
         self._plan, self._ladder = plan, Ladder(self._stored, self._live, plan, bare)
         if self._ladder.scopes and (found := self._of_scopes()):
@@ -102,7 +104,7 @@ class _Search:
         key = "exclude" if of_model else "exclude_checkpoint"
         for pair in pairs[:_MOST_SCOPES]:
             less = {key: [f"{other[of_model]}/**" for other in pairs if other != pair]}
-            found = suggest(self._with(less), self._stored, self._live, self._known)
+            found = suggest(self._with(less), self._file, self._live, self._known)
             if found is not None and found.policy is not None:
                 found = dataclasses.replace(found, changes=_both(less, found.changes))
                 answers.append(Answer(which_is_which([pair]), found))
@@ -153,7 +155,8 @@ class _Search:
         if self._effort > _MOST_EFFORT:
             return None
         try:
-            return make_plan(self._with(changes), self._stored, self._live, self._known)
+            policy = self._with(changes).model_copy(update={"ema": None})
+            return make_plan(policy, self._stored, self._live, self._known)
         except PolicyError:
             return None
 
@@ -183,7 +186,7 @@ class _Search:
         clash = {name for name in clash if stored[name].role in MOVED}
         always = {
             "adapt": self._adapting(names, turn=turn),
-            "exclude_checkpoint": selecting(clash, stored.keys() - clash),
+            "exclude_checkpoint": selecting(clash, self._file.entries.keys() - clash),
         }
         always = {key: value for key, value in always.items() if value}
         layered = [name for name, entry in stored.items() if entry.role in MOVED]
@@ -264,7 +267,7 @@ class _Search:
         errors = [step for step in plan.errors if step.entry.role in OF_OPTIMIZERS]
         if errors and not any(e.role in OF_OPTIMIZERS for e in self._live.entries.values()):
             names = {s.source for s in plan.steps if s.stored and s.stored.role in OF_OPTIMIZERS}
-            dropped = selecting(names, self._stored.entries.keys() - names)
+            dropped = selecting(names, self._file.entries.keys() - names)
             return self._better(keys, plan, {"exclude_checkpoint": dropped})
         kept = any(step.entry.role is Role.SLOT for step in plan.assignments)
         if kept and all(step.status is not Status.SUSPECT for step in errors):
@@ -287,7 +290,7 @@ class _Search:
         unused = {s.source for s in plan.errors if s.stored and not s.live} - new
         more: Keys = {"api": "read"} if counter else {}
         if unused:
-            more["exclude_checkpoint"] = selecting(unused, stored.keys() - unused)
+            more["exclude_checkpoint"] = selecting(unused, self._file.entries.keys() - unused)
         for roles in (frozenset({Role.SLOT}), frozenset[Role]()):  # they go with their variable
             seen = {n for n, e in live.items() if e.role not in roles}
             exclude = {"exclude": selecting(new & seen, seen - new)} if new else {}
@@ -305,7 +308,9 @@ class _Search:
         better = {key: better[key] for key in _ORDER if key in better} | better
         lost = {holder_of(name) for name in unused if stored[name].role in MOVED}
         left = leaving(sorted(layers), sorted(lost), plan, better)
-        return Suggestion(better, self._with(better), found, left=left)
+        policy = self._with(better)
+        found = make_plan(policy, self._file, self._live, self._known) if policy.ema else found
+        return Suggestion(better, policy, found, left=left) if found.ok else None
 
 
 def _both(keys: Mapping[str, Any], more: Mapping[str, Any]) -> Keys:

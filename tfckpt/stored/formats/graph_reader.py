@@ -215,7 +215,7 @@ class GraphReader:
             size = sum(1 for edge in edges if _OTHER_LAYER_EDGE.fullmatch(edge))
             node.sizes = (size or len(layers),)
         elif self.is_container(index):
-            node.kind = NodeKind.LIST
+            node.kind, node.indexed = NodeKind.LIST, True
             listed = self._listed(index)
             self._layers(listed, listed_names(self, listed), fresh)
         else:
