@@ -291,3 +291,24 @@ def test_a_variable_without_a_value_hides_no_other(reads, monkeypatch):
     empty = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[], shared_name="no value")
     variables["a"]._handle = empty
     assert {key: value.numpy() for key, value in private.read_all(variables).items()} == {"b": 2.0}
+
+
+def test_blocks_that_refer_to_their_model_and_to_each_other(tmp_path):
+    """Each leads to all of the others: what is as near to the root is not below it."""
+
+    def build(value):
+        net, last = tf.Module(), None
+        net.blocks = []
+        for number in range(300):
+            block = tf.Module()
+            block.net, block.before = net, last
+            block.w = tf.Variable(value + number)
+            net.blocks.append(block)
+            last = block
+        return net
+
+    path = tf.train.Checkpoint(net=build(1)).write(str(tmp_path / "ckpt"))
+    net = build(0)
+    report = tfckpt.restore(path, net=net)
+    assert [step.name for step in report.plan.assignments][:1] == ["net/blocks/0/w"]
+    assert [int(block.w) for block in net.blocks] == [*range(1, 301)]

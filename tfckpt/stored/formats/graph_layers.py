@@ -53,12 +53,14 @@ def listed_names(reader: GraphReader, layers: list[int]) -> list[tuple[str, str]
     return [(name * sure, "") for name, sure in zip(layer_names(scopes), certain, strict=True)]
 
 
-def attribute_names(reader: GraphReader, edges: Mapping[str, int]) -> dict[int, str]:
-    """Node of each (possible) layer that an attribute leads to → its name, if known."""
+def attribute_names(reader: GraphReader, index: int) -> dict[int, str]:
+    """Node of each (possible) layer that an attribute of a node leads to → its name, if known."""
+    top = reader.levels[index]
     layers = [
         target
-        for target in dict.fromkeys(edges.values())
-        if not (reader.nodes[target].attributes or reader.is_container(target))
+        for target in dict.fromkeys(reader.edges[index].values())
+        if reader.levels[target] > top
+        and not (reader.nodes[target].attributes or reader.is_container(target))
         and not reader.is_optimizer(target)
     ]
     variable_names = (name for name, _ in listed_names(reader, layers))
@@ -89,9 +91,10 @@ def _scopes(reader: GraphReader, layers: list[int]) -> list[list[Scope]]:
 def _variables(reader: GraphReader, index: int) -> list[tuple[int, int, int]]:
     """``(depth, sequences, variable)`` below a layer: how many layers, and models, lead to it.
 
-    Empty if layers are nested too deeply for a name.
+    What is as near to the root as the layer is not below it: a block may refer to its model. Empty
+    if layers are nested too deeply for a name.
     """
-    found = []
+    found, top = [], reader.levels[index]
     seen, todo = {index}, [(1, int(reader.is_sequence(index)), index)]
     while todo:
         depth, sequences, current = todo.pop()
@@ -104,6 +107,8 @@ def _variables(reader: GraphReader, index: int) -> list[tuple[int, int, int]]:
                 seen.add(child)
                 if reader.nodes[child].attributes:
                     found.append((depth, sequences, child))
+                elif reader.levels[child] <= top:
+                    continue
                 elif reader.is_container(child):
                     todo.append((depth, sequences, child))
                 else:

@@ -78,6 +78,12 @@ class GraphReader:
         self._labels = {index: each.name for index, each in by_node.items()}
         self._configs = {index: each.config for index, each in by_node.items() if index is not None}
         self.bookkeeping = take_bookkeeping(self.edges)
+        self.levels = _levels(self.edges)
+        self._containers = [all(map(str.isdecimal, each)) and bool(each) for each in self.edges]
+        self._sequences = [
+            "layer_with_weights-0" in each or self._operations(index) is not None
+            for index, each in enumerate(self.edges)
+        ]
         self.bases = KERAS_BASES | set(bases)
         self._inside = wrapped(self)
         self._outer = {inner: outer for outer, inner in self._inside.items()}
@@ -150,7 +156,7 @@ class GraphReader:
         return _TFCKPT in self.edges[0]
 
     def is_sequence(self, index: int) -> bool:
-        return "layer_with_weights-0" in self.edges[index] or self._operations(index) is not None
+        return self._sequences[index]
 
     def is_optimizer(self, index: int) -> bool:
         edges = self.edges[index]
@@ -219,7 +225,7 @@ class GraphReader:
             listed = self._listed(index)
             self._layers(listed, listed_names(self, listed), fresh)
         else:
-            self._called |= attribute_names(self, edges)
+            self._called |= attribute_names(self, index)
         weight_names, led_to = self._weight_names(index)
         for edge, target in edges.items():
             if edge in skip:
@@ -354,8 +360,7 @@ class GraphReader:
 
     def is_container(self, index: int) -> bool:
         """A list: all its edges are numbers."""
-        edges = self.edges[index]
-        return bool(edges) and all(edge.isdecimal() for edge in edges)
+        return self._containers[index]
 
     def _orphans(self, roots: dict[str, Node]) -> None:
         """Add variables that only an optimizer leads to: Keras 3 did not save them in the model.
@@ -376,6 +381,16 @@ class GraphReader:
                     lost.children.append((f"{position}/{node.label}".rstrip("/"), node))
             if lost.children:
                 roots.get(names.MODEL, optimizer).children.append((_TRAINABLE, lost))
+
+
+def _levels(edges: Sequence[Mapping[str, int]]) -> list[int]:
+    """How many edges lead from the root to each node."""
+    found, level = {0: 0}, [0]
+    while level:
+        below = {child: found[node] + 1 for node in level for child in edges[node].values()}
+        level = [child for child in below if child not in found]
+        found |= {child: below[child] for child in level}
+    return [found.get(index, len(edges)) for index in range(len(edges))]
 
 
 def _is_layer_edge(edge: str) -> bool:
