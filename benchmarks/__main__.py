@@ -34,6 +34,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print the rows as JSON")
     parser.add_argument("--directory", default=".", help="the file system that is measured")
     given = parser.parse_args()
+    date, commit = time.strftime("%Y-%m-%d"), _commit()  # of what runs, whatever comes meanwhile
     gc.collect()
     gc.freeze()  # what the forked processes share is not walked again in each
     rows = []
@@ -47,8 +48,7 @@ def main() -> None:
         print(json.dumps([row._asdict() for row in rows]))
         return
     versions = [f"{package} {importlib.metadata.version(package)}" for package in PACKAGES]
-    date = time.strftime("%Y-%m-%d")
-    print(f"{date}, commit {_commit()}, {os.cpu_count()} cores,", end=" ")
+    print(f"{date}, commit {commit}, {os.cpu_count()} cores,", end=" ")
     print(f"Python {platform.python_version()}, {', '.join(versions)}\n")
     print(markdown(rows))
 

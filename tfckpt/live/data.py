@@ -140,7 +140,7 @@ def _wait_for_buffers(iterator: Any) -> None:
         time.sleep(_PAUSE)
         try:
             now = tf.io.serialize_tensor(serialized(iterator._iterator_resource)).numpy()
-        except tf.errors.OpError:  # it cannot be told
+        except tf.errors.OpError:  # unknown
             return
         if now == before:
             return
