@@ -94,6 +94,13 @@ SUGGESTED = {
     "an axis of heads is split": (
         model(q=DENSE, up=CONV), model(q=HEADS, up=CONV), {},
         {"adapt": [{"model": "model/q/**", "how": "reshape"}]}),
+    "one word of several": (
+        model(a={"weights": (3, 4), "bias": (4,)}, b={"weights": (4, 5), "bias": (5,)}),
+        model(a={"w": (3, 4), "bias": (4,)}, b={"w": (4, 5), "bias": (5,)}), {},
+        rename(("**/weights", "**/w"))),
+    "one word of several, of another meaning": (
+        model(a={"gamma": (4,), "beta": (4,)}), model(a={"gamma": (4,), "moving_mean": (4,)}), {},
+        None),
     "or merged": (
         model(q=HEADS, up=CONV), model(q=DENSE, up=CONV), {},
         {"adapt": [{"model": "model/q/**", "how": "reshape"}]}),
