@@ -9,6 +9,7 @@ from zoo.entries import OPTIMIZER, layer, sequence, slots, weights
 from tfckpt.core.inventory import Entry, Inventory, Role
 from tfckpt.live.advice import PolicyCall
 from tfckpt.planning import make_plan
+from tfckpt.planning.report import render_text
 from tfckpt.planning.suggestion import suggest
 from tfckpt.policy import Policy, load_policy
 
@@ -93,6 +94,13 @@ SUGGESTED = {
     "an axis of heads is split": (
         model(q=DENSE, up=CONV), model(q=HEADS, up=CONV), {},
         {"adapt": [{"model": "model/q/**", "how": "reshape"}]}),
+    "one word of several": (
+        model(a={"weights": (3, 4), "bias": (4,)}, b={"weights": (4, 5), "bias": (5,)}),
+        model(a={"w": (3, 4), "bias": (4,)}, b={"w": (4, 5), "bias": (5,)}), {},
+        rename(("**/weights", "**/w"))),
+    "one word of several, of another meaning": (
+        model(a={"gamma": (4,), "beta": (4,)}), model(a={"gamma": (4,), "moving_mean": (4,)}), {},
+        None),
     "or merged": (
         model(q=HEADS, up=CONV), model(q=DENSE, up=CONV), {},
         {"adapt": [{"model": "model/q/**", "how": "reshape"}]}),
@@ -107,6 +115,9 @@ def test_what_is_suggested_settles_it_and_nothing_is_that_may_be_wrong(case):
     if suggestion is not None and suggestion.policy is not None:
         keys = yaml.safe_load(suggestion.yaml)
         assert make_plan(load_policy(policy | keys), *sides(stored, live)).ok
+        said = eval(PolicyCall("dict", ()).by(suggestion.keys))  # the same as Python
+        assert make_plan(load_policy(said), *sides(stored, live)).ok
+        assert policy or load_policy(said) == load_policy(keys)
     assert keys == expected
 
 
@@ -254,3 +265,32 @@ def test_depthwise_kernels_of_pytorch_have_an_order_of_their_own():
         {"model": "**/kernel", "how": "transpose", "axes": [2, 3, 1, 0]},
         {"model": "**/depthwise_kernel", "how": "transpose", "axes": [2, 3, 0, 1]},
     ]
+
+
+def test_an_average_goes_where_its_weight_goes_and_is_kept_for_it():
+    saved = model(a=DENSE, h=HEAD)
+    averaged = [*saved, *slots(saved, "moving_average"), *slots(saved), *OPTIMIZER]
+    for policy in ({"ema": "prefer"}, {"ema": "prefer", "include": ["model/**"]}):
+        suggestion, _ = found(averaged, model(b=DENSE, h=HEAD), **policy)
+        gets = {step.name: step.source for step in suggestion.plan.assignments}
+        assert gets["model/b/kernel"] == "optimizer/moving_average/a/kernel"
+        assert gets["model/h/bias"] == "optimizer/moving_average/h/bias"
+
+
+@pytest.mark.parametrize(
+    ("saved", "live"),
+    [
+        ([f"dense_{n}" for n in range(40)], [f"dense_{n}" for n in range(41)]),
+        ([f"old_{n}" for n in range(40)], [f"new_{n}" for n in range(40)]),
+        ([f"old_{n}" for n in range(40)], [f"new_{n}" for n in range(30)]),
+    ],
+)
+def test_a_refusal_of_an_ordinary_model_has_forty_lines_at_most(saved, live):
+    entries = [model(**dict.fromkeys(names, SQUARE)) for names in (saved, live)]
+    stored, new = (
+        inventory(each, *names) for each, names in zip(entries, (saved, live), strict=True)
+    )
+    plan, suggestion = make_plan(Policy(), stored, new), suggest(Policy(), stored, new)
+    code = suggestion.policy and PolicyCall("tfckpt.restore", ("path", "model")).by(suggestion.keys)
+    text = f"{render_text(plan, suggestion)}\n\n{suggestion}\n\n{code or ''}"
+    assert len(text.splitlines()) <= 40

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.core.inventory import Role
 from tfckpt.errors import Problem
+from tfckpt.planning.matching.layers import MAPPING_HINT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -123,8 +124,11 @@ SHAPE_HINT = (
     "make it fit"
 )
 QUANTIZE_HINT = "restore, then call `quantize`; or quantize the model as the saved one was"
-# Ways to leave a value out, which is not what to do about one that a suggested policy restores.
-LEAVING_HINTS = frozenset({MISSING_HINT, UNEXPECTED_HINT, SHAPE_HINT})
+# What is not what to do, or no more, where a suggested policy does it.
+LEAVING_HINTS = frozenset({
+    *(MISSING_HINT, UNEXPECTED_HINT, SHAPE_HINT),
+    *map(MAPPING_HINT.format, ("layers", "variables")),
+})  # fmt: skip
 SAVE_COUNTER = "save_counter"
 
 

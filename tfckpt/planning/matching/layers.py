@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tfckpt.planning.matching.rules import Renames
 
 _EMPTY = Container(ATTRIBUTES, ())
-_HINT = "map them with `rename`, or give the {} explicit names where the model is built"
+MAPPING_HINT = "map them with `rename`, or give the {} explicit names where the model is built"
 
 
 def steps(name: str) -> Iterator[tuple[str, str, str]]:
@@ -144,7 +144,7 @@ class Layers:
         """Why no layer is certain for a live value, and a hint; ``""`` twice for no reason."""
         above = (f"{path}/{place}" for path, place, _ in steps(live))
         why = next((why for path in above if (why := self._refused.get(path))), "")
-        return why, _HINT.format("layers") if why else ""
+        return why, MAPPING_HINT.format("layers") if why else ""
 
     def ambiguity(self, stored: str, live: str) -> tuple[str, str]:
         """Why a stored variable may not be the live one, and a hint; ``""`` twice for no reason.
@@ -159,7 +159,7 @@ class Layers:
             self._ambiguities[layers] = list(self._ambiguities_of(*layers))
         for why, old, new in self._ambiguities[layers]:
             if not self._decided(stored, old, new):
-                return why, _HINT.format("variables" if new in self._variables else "layers")
+                return why, MAPPING_HINT.format("variables" if new in self._variables else "layers")
         return "", ""
 
     def _ambiguities_of(self, stored: str, live: str) -> Iterator[tuple[str, str, str]]:

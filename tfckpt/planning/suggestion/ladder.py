@@ -52,6 +52,7 @@ _WORDS = {
     "w": ("kernel", "embeddings"),
     "b": ("bias",),
 }
+_OF_KERAS = frozenset(itertools.chain.from_iterable(_WORDS.values()))
 _ORDERS = {"kernel": (1, 0), "depthwise_kernel": (0, 1)}  # of PyTorch's first two axes
 
 
@@ -533,8 +534,8 @@ def _meanings(word: str) -> tuple[str, ...]:
 
 def _may_mean(stored: str, live: str) -> bool:
     """Whether a value's word is that of the model, or says nothing: ``Variable_3``."""
-    known = {*_WORDS, *itertools.chain.from_iterable(_WORDS.values())}
-    return stored == live or live in _meanings(stored) or not (_meanings(stored) or stored in known)
+    known = bool(_meanings(stored)) or stored in _OF_KERAS | _WORDS.keys()
+    return stored == live or live in _meanings(stored) or not known
 
 
 def axes_of(old: Entry, new: Entry) -> tuple[int, ...]:
@@ -567,15 +568,20 @@ def _fitting(a: LayerNode, b: LayerNode) -> dict[str, str] | None:
         rows = list(zip(sorted(a.values, key=lambda word: int(word[5:])), b.order, strict=False))
         same = all(w in b.values and a.values[v].shape == b.values[w].shape for v, w in rows)
         return dict(rows) if same and len(rows) == len(b.values) else None
-    found, rest = {}, dict(b.values)
+    found, left, rest = {}, [], dict(b.values)
     for word, entry in a.values.items():
         means = (word, *_meanings(word))
         fit = (other for other in means if other in rest and _is_like(entry, rest[other]))
         if (other := next(fit, None)) is None:
-            return None
-        found[word] = other
-        del rest[other]
-    return found
+            left.append(word)
+        else:
+            found[word] = other
+            del rest[other]
+    if found and len(left) == 1 and not {*left, *rest} <= _OF_KERAS:  # all else agrees
+        (word,), (other,) = left, rest
+        if a.values[word].shape == rest[other].shape is not None:
+            return {**found, word: other}
+    return None if left else found
 
 
 def _is_like(old: Entry, new: Entry) -> bool:
