@@ -135,7 +135,7 @@ def unbuilt_optimizers(
     owned = _slot_owners(live, slots)
     for path, optimizer in live.optimizers.items():
         own = {name for name in slots if name.startswith(path + "/")}
-        if not _has_averages(optimizer):
+        if not getattr(getattr(optimizer, "inner_optimizer", optimizer), "use_ema", False):
             own.discard(f"{path}/iterations")
         if not own or _is_built(optimizer, path, live):
             continue
@@ -205,10 +205,6 @@ def _is_built(optimizer: Any, path: str, live: Live) -> bool:
     return _says_built(optimizer) or any(e.of and name.startswith(prefix) for name, e in entries)
 
 
-def _has_averages(optimizer: Any) -> bool:
-    return bool(getattr(getattr(optimizer, "inner_optimizer", optimizer), "use_ema", False))
-
-
 def _says_built(optimizer: Any) -> bool:
     # tf_keras's legacy optimizers have no such flag, and can be built any number of times.
     return bool(getattr(optimizer, "built", False)) or bool(getattr(optimizer, "_built", False))
@@ -251,7 +247,9 @@ def waiting_slots(plan: Plan) -> dict[str, str]:
 
 def check_built(live: Live, plan: Plan) -> None:
     """Refuse, in one message, objects without variables that the checkpoint may have values for."""
-    left = _left_over(plan) if live.unbuilt or live.optimizers else []
+    if not (live.unbuilt or live.optimizers):
+        return
+    left = [s for s in plan.steps if s.status is Status.UNEXPECTED and s.entry.role in _OF_KERAS]
     if not left:
         return
     tree = _NameTree(step.name for step in plan.assignments)
@@ -369,15 +367,6 @@ def _has_weights(layer: Any, path: str) -> bool:
     )
 
 
-def _left_over(plan: Plan) -> list[Step]:
-    """The stored weights and slots that the policy selects and nothing uses."""
-    return [
-        step
-        for step in plan.steps
-        if step.status is Status.UNEXPECTED and step.entry.role in _OF_KERAS
-    ]
-
-
 def initial_values(plan: Plan, live: Live) -> Mapping[str, Any]:
     """Canonical name → value, for every step that resets one.
 
@@ -386,8 +375,6 @@ def initial_values(plan: Plan, live: Live) -> Mapping[str, Any]:
     the weights is the variable itself, which has its new value when the slot is assigned. A weight
     that is reset is a low-rank factor, which Keras makes of zeros.
     """
-    import tensorflow as tf
-
     slots = {step.name: step.live for step in plan.resets if step.live}
     values = {
         name: raw(live.variables[slot.of])
