@@ -166,8 +166,10 @@ class Fit:
             exact = False
         if self._data.dataset is None:  # a loop of one's own calls the callback
             exact = False
-        elif exact:
-            self._say_once(other_data(position, self._data.element, self._data.content))
+        elif exact and (said := other_data(position, self._data.element, self._data.content)):
+            self._say_once(said)
+            exact = self._data.element == position.element or not position.goes_on
+        if exact:
             for sentence in self._data.go_to(position):
                 self._say_once(sentence)
             self._skip = 0 if position.ended else position.calls
