@@ -116,7 +116,7 @@ def test_weights_that_early_stopping_holds_are_copied() -> None:
     callback.best_weights = [np.ones((20, 30), np.float32), np.zeros(3)]
     saved, arrays, lost = States([callback]).collect()
     assert lost == []
-    assert list(arrays) == ["EarlyStopping/best_weights/0"]  # a small one is in the record
+    assert list(arrays) == ["EarlyStopping.best_weights/0"]  # a small one is in the record
     fresh = early(restore_best_weights=True)
     (said,) = restore([fresh], through_json(saved))
     assert "EarlyStopping: its saved state is not valid" in said
@@ -124,7 +124,7 @@ def test_weights_that_early_stopping_holds_are_copied() -> None:
     assert restore([fresh], through_json(saved), arrays) == []
     np.testing.assert_equal(fresh.best_weights, callback.best_weights)
     callback.best_weights[0][:] = 7  # what was handed out is a copy
-    assert arrays["EarlyStopping/best_weights/0"][0, 0] == fresh.best_weights[0][0, 0] == 1
+    assert arrays["EarlyStopping.best_weights/0"][0, 0] == fresh.best_weights[0][0, 0] == 1
 
 
 # What is put into a saved state, and what is said of it.
@@ -199,17 +199,17 @@ def test_what_changes_comes_back_and_constants_stay_the_programs() -> None:
 def test_what_changes_and_is_no_data_is_named_once() -> None:
     class Told(Counting):
         def __init__(self) -> None:
-            super().__init__({"a"})
-            self.unchanged = {"b"}
+            super().__init__(iter([1, 2]))
+            self.unchanged = iter([3])
 
     one = Told()
     states = begun(one)
     assert states.collect()[2] == []
-    one.seen.add("c")
+    next(one.seen)
     (said,) = states.collect()[2]
     assert said == (
-        "Told: seen changes in training and cannot be saved, since it is a set: it is reset when "
-        "training resumes, which is not exact"
+        "Told: seen changes in training and cannot be saved, since it is a list_iterator: it is "
+        "reset when training resumes, which is not exact"
     )
     saved = states.collect()
     assert saved[2] == []
@@ -227,13 +227,11 @@ def test_a_name_that_fits_nothing_is_refused() -> None:
 
 
 def no_data() -> Iterator[tuple[Any, str]]:
-    yield {1, 2}, r"\['seen'\] is a set"
+    yield {object()}, r"\['seen'\]\[0\] is a object"
     yield [0, object()], r"\['seen'\]\[1\] is a object"
     yield "\ud800", "string that UTF-8 cannot encode"
-    yield 1j, "is a complex"
     yield np.complex64(1), "has dtype complex64"
     yield np.full(3, "a"), "has dtype str"
-    yield b"", "is a bytes"
 
 
 @pytest.mark.parametrize(("value", "why"), no_data())

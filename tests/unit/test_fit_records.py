@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import inspect
 import json
@@ -36,6 +37,10 @@ scalars = (
     | st.integers()
     | st.floats()
     | st.text()
+    | st.binary()
+    | st.complex_numbers()
+    | st.sets(st.integers() | st.text())
+    | st.frozensets(st.floats(allow_nan=False))
     | hnp.arrays(DTYPES, ()).map(lambda array: array[()])
 )
 data = st.recursive(
@@ -43,6 +48,7 @@ data = st.recursive(
     lambda inner: (
         st.lists(inner)
         | st.lists(inner).map(tuple)
+        | st.lists(inner).map(collections.deque)
         | st.dictionaries(st.text() | st.sampled_from(["$int", "$"]) | st.integers(), inner)
     ),
     max_leaves=20,
@@ -56,7 +62,9 @@ def alike(one: Any, other: Any) -> bool:
         return list(map(repr, one)) == list(map(repr, other)) and all(
             map(alike, one.values(), other.values())
         )
-    if isinstance(one, (list, tuple)):
+    if isinstance(one, (set, frozenset)):
+        return sorted(map(repr, one)) == sorted(map(repr, other))
+    if isinstance(one, (list, tuple, collections.deque)):
         return len(one) == len(other) and all(map(alike, one, other))
     if isinstance(one, np.ndarray):
         return one.dtype == other.dtype and repr(one.tolist()) == repr(other.tolist())
@@ -124,6 +132,10 @@ FORGED = {
     "text for infinity": {"$float": "1" * 400},
     "a deep list": nested(900),
     "deep tuples": {"$tuple": [{"$tuple": [nested(20)]}]},
+    "text for bytes": {"$bytes": "no base 64 at all"},
+    "lists in a set": {"$set": [[1]]},
+    "a deque without a length": {"$deque": [1]},
+    "one number of two": {"$complex": [1]},
     "deep mappings": {"$dict": [[1, {"$dict": [[1, nested(20)]]}]]},
 }
 

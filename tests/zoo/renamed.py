@@ -299,6 +299,7 @@ OF_MODULES = {
     "fit": ("fits", "fits of tf_keras"),
     "graph": ("saves", "saves of tf_keras"),
     "keras": ("saves", "fits"),
+    "keras_code": ("fits", "fits of tf_keras"),
     "runtime": ("plain", "fits"),
     "tensorflow": ("plain", "saves"),
     "tf_data": ("plain", "fits"),

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zoo import programs as of
 from zoo import programs_around as around
+from zoo import programs_held as held
 from zoo.forkserver import ForkServer
 from zoo.start import SAVE_FREQ, STEPS, Start
 
@@ -56,6 +57,7 @@ TWO = ("fit 2", "next", "later", "over")
 OF_ONE_EPOCH = ("fit 2", "end", "batch", "over")
 LOOP = ("later", "batch", "start", "over")
 RESTORED_FIRST = ("again", *LOOP)
+PLACES = ("later", "next", "batch")
 # How it is said that a training is not exact.
 CLAIMED = re.compile(r"\bnot exact|\bis reset|\bother numbers|nor a repeated", re.IGNORECASE)
 
@@ -204,14 +206,21 @@ ROWS: dict[str, Row] = {
     "counter in a callback": Row(callback("Warmup", around.counts)),
     "arrays in a callback": Row(around.averages_in_arrays),
     "rng in a callback": Row(callback("Jitter", around.draws, **around.GENERATORS)),
-    "set in a callback": Row(
-        callback("Seen", around.collects, seen=set),
-        word="Seen: seen changes",
-        cells={"start": "equal", "all": "said"},
-    ),
+    "set in a callback": Row(callback("Seen", around.collects, seen=set)),
     "trains a batch itself": Row(around.replays),
     "teacher": Row(around.teaches),
-    "teacher, not passed": Row(around.teaches_unsaved, FIT, "teacher=teacher", DRAWN),
+    "teacher, not passed": Row(around.teaches_unsaved),
+    # state in other places
+    **{f"in: {name}": Row(one, PLACES, flavors=BOTH) for name, one in held.HELD.items()},
+    **{
+        f"in: {name}": Row(one, PLACES, "changes in training and cannot be saved", DRAWN, BOTH)
+        for name, one in held.NAMED.items()
+    },
+    "in: layer, before and after": Row(
+        held.number_on_a_layer(), PLACES, "step was traced", {"all": "said", "batch": "equal"}, BOTH
+    ),
+    "draws between": Row(held.draws_between, TWO, flavors=BOTH),
+    "model drawn between": Row(held.another_model_between, TWO, flavors=BOTH),
 }
 
 

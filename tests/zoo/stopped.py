@@ -124,7 +124,6 @@ STATE: dict[str, Any] = {
     "in_loss": in_loss,
     "in_schedule": in_schedule,
 }
-SAVED = ("nothing", "by_class", "counted")  # the others are named
 
 
 # Models, callbacks, what the program calls
@@ -191,10 +190,8 @@ GROUPS: tuple[Any, ...] = (DATA, STATE, MODELS, OPTIMIZERS, CALLBACKS, VALIDATIO
 
 
 def drawn_training(draw: random.Random) -> Words:
-    """One word of each group, of those that go together; few with state that nobody saves."""
+    """One word of each group, of those that go together."""
     words = [draw.choice(list(group)) for group in GROUPS]
-    if draw.random() < 0.8:
-        words[1] = draw.choice(SAVED)
     if words[1] == "in_schedule":
         words[4] = "alone"  # it leaves no rate to change
     if words[5] == "unvalidated" and words[4] == "stopping_early":

@@ -194,6 +194,38 @@ def _shuffles(dataset: Any) -> Iterator[tuple[Any, bool, bool]]:
             yield each, id(each) in called, not any(map(int, seeds))
 
 
+class DatasetsRead:
+    """How often a program reads datasets that ``fit`` does not, from here on."""
+
+    def __init__(self, counts: dict[int, tuple[Any, int]], *own: Any) -> None:
+        """``counts`` has the shuffles that were counted before; ``own`` are those of ``fit``."""
+        self._counts, self._own = counts, {id(each) for one in own for each in _drawing(one)}
+        self.end = tf_data.on_each_iterator(self._note)
+
+    def _note(self, dataset: Any) -> None:
+        for each in _drawing(dataset):
+            _, made = self._counts.get(id(each), (each, 0))
+            self._counts[id(each)] = each, made + 1
+
+    def made(self, dataset: Any) -> int | None:
+        """The number of iterators; None if nothing depends on it, or ``fit`` makes them."""
+        drawing = {id(each) for each in _drawing(dataset)}
+        if not drawing or drawing & self._own:
+            return None
+        return max(self._counts[each][1] if each in self._counts else 0 for each in drawing)
+
+    def go_on(self, dataset: Any, number: int) -> None:
+        """Make a dataset draw as after so many iterators."""
+        if not 0 <= number <= _MOST_PASSES:
+            raise ValueError(f"{number} iterators are too many")
+        count_passes(dataset, number - (self.made(dataset) or 0))
+
+
+def _drawing(dataset: Any) -> list[Any]:
+    below = all_below(dataset) if tf_data.is_dataset(dataset) and tf_data.shows_seeds() else ()
+    return [each for each in below if tf_data.seeds_of(each)]
+
+
 def element_of(dataset: Any) -> str:
     """The dtypes and shapes of a batch, as a string to compare."""
     return str(tf.nest.map_structure(str, dataset.element_spec))
@@ -258,6 +290,7 @@ def numbers_in(logs: Any) -> dict[str, float]:
     return found
 
 
+_MOST_PASSES = 1 << 20
 _TRIES, _PAUSE = 100, 0.005
 # These are stateful only through the functions that they call, or keep their state in the iterator;
 # tables are only looked up.

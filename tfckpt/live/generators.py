@@ -43,6 +43,11 @@ def take() -> dict[str, Any]:
     return found
 
 
+def state_of(obj: Any) -> Any:
+    """The variable of a ``tf.random.Generator``; None for anything else."""
+    return obj.state if isinstance(obj, tf.random.Generator) else None
+
+
 def put(saved: Mapping[str, Any]) -> None:
     """Restore the state of each generator, all of them or none."""
     for assign in checked(saved):

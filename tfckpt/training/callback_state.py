@@ -1,10 +1,9 @@
-"""The state of ``History`` and of other callbacks: what training has changed on them.
+"""What a training changes on what it holds, as the record of a checkpoint has it.
 
-An attribute is state if its value is another one than before the first epoch: that of Keras's
-callbacks and of custom ones, of their instances, not of classes and closures. ``get_state`` and
-``set_state`` of a callback have precedence. It is saved as JSON and arrays, never as pickle; what
-cannot be saved is reported when it changes. What training changes on a `PyDataset` is kept, too,
-and plain values on the model itself.
+A value is state if it is another one than when this ``fit`` began (:mod:`tfckpt.training.walk`):
+of callbacks, of the `PyDataset` that makes the batches, of the model with what it is made of.
+``get_state`` and ``set_state`` of a callback have precedence. It is saved as JSON and arrays, never
+as pickle; what cannot be saved is reported when it changes.
 
 When to call, since most callbacks reset in ``on_train_begin`` and count in ``on_epoch_begin``:
 
@@ -17,28 +16,32 @@ When to call, since most callbacks reset in ``on_train_begin`` and count in ``on
 from __future__ import annotations
 
 import dataclasses
-import random
+import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tfckpt.errors import TfckptError
-from tfckpt.live.private.fit import NO_STATE, OF_ALL, keep_best
-from tfckpt.stored.bundles.crc import extend
-from tfckpt.training.json_values import NoJSONError, decode, encode
+from tfckpt.live.inventory import collect, is_model
+from tfckpt.live.private.either_keras import with_layers_below
+from tfckpt.live.private.fit import NO_STATE, OF_ALL, keep_best, make_train_function
+from tfckpt.live.private.keras_code import KERAS, package
+from tfckpt.live.variables import is_variable, raw
+from tfckpt.training.json_values import decode
+from tfckpt.training.walk import HeldValues, as_data
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from tfckpt.live.data import DatasetsRead
+
     Array = np.ndarray[Any, Any]
 
-# What Keras itself changes on a model; names with an underscore are its own, too.
-_OF_MODELS = {
-    *("built", "compiled", "history", "loss", "optimizer", "stop_training", "trainable"),
-    *("train_function", "test_function", "predict_function"),
-}
 _SETTINGS = ("monitor", "mode")  # if they differ, `best` has another meaning
 _OURS = "tfckpt.training.callback"  # has no state of its own to save
+_TRACED_AGAIN = "traced_again"
+_TRACED = "has changed before and after the step was traced with it, so the step is not exact"
+_OTHERS = {*KERAS, "builtins", "tensorflow", "tfckpt"}
 _FLAVORS = {"keras": "Keras 3", "tf_keras": "tf_keras"}
 _LEFT = "was in the saved training, but is not in this one"
 _CHANGES = "changes in training and cannot be saved"
@@ -46,9 +49,10 @@ _RESET = "it is reset when training resumes, which is not exact"
 
 
 class States:
-    """The callbacks of a ``fit``, or what it reads its data from.
+    """What the callbacks of a ``fit`` and its model hold, or what it reads its data from.
 
-    ``first`` keeps what they were before the first epoch of a process, from ``fit`` to ``fit``.
+    A traced step has seen the values of its tracing: it is traced again after a restore if that
+    was after they had changed.
 
     >>> class Counter:
     ...     calls = 0
@@ -68,40 +72,88 @@ class States:
         self,
         owners: Iterable[Any],
         named: Mapping[str, Sequence[str]] | None = None,
-        first: dict[int, Any] | None = None,
+        objects: Mapping[str, Any] | None = None,
+        datasets: DatasetsRead | None = None,
     ) -> None:
+        """``objects`` are those whose variables are saved."""
         self._all = _described(owners, named or {})
-        self._first = {} if first is None else first
+        self._objects, self._datasets = objects or {}, datasets
+        self._first: dict[str, HeldValues] | None = None
+        self._seen: dict[str, Any] | None = None  # marks of what the traced step has seen
         self._said: set[str] = set()
 
     def begins(self) -> None:
-        """Record what each is before the first epoch."""
+        """Record what each is before the first epoch of this ``fit``."""
+        if self._first is None:
+            self._first = self._now()
+
+    def traced(self) -> None:
+        """The step is traced now, and keeps the values of this moment."""
+        self._seen = self._marks(self._now())
+
+    def _marks(self, values: Mapping[str, HeldValues]) -> dict[str, Any]:
+        """Of what the model held when this ``fit`` began, and of what its layers hold."""
+        marks: dict[str, Any] = {}
+        for key in (one.key for one in self._all if is_model(one.owner)):
+            first, now = (self._first or values)[key], values[key]
+            own = (path for path in now.held if path.startswith(f"{key}.layers["))
+            marks |= {path: now.mark_of(path) for path in {*first.held, *own}}
+        return marks
+
+    def _step(self, now: Mapping[str, HeldValues]) -> tuple[bool, list[str]]:
+        """Whether the step must be traced again after a restore; values of which it cannot."""
+        if self._first is None or self._seen is None:
+            return False, []
+        current, first = self._marks(now), self._marks(self._first)
+        changed = sorted(n for n, mark in self._seen.items() if mark != first.get(n))
+        return bool(changed), [n for n in changed if self._seen[n] != current.get(n)]
+
+    def _now(self) -> dict[str, HeldValues]:
+        """What each holds; what several do belongs to the first of them."""
+        seen = {id(one.owner): one.owner for one in self._all}
         for one in self._all:
-            if id(one.owner) not in self._first:  # which lives as long as its record
-                marks = {} if one.offers_state() else {n: m for n, m, *_ in one.looked_at()}
-                self._first[id(one.owner)] = one.owner, marks
+            if is_model(one.owner):
+                seen |= {id(each): each for each in with_layers_below(one.owner)}
+        own = {package(type(each)) for each in seen.values()} - _OTHERS
+        known = functools.cache(lambda: _variables_of(self._objects))
+        found = {}
+        for one in self._all:
+            found[one.key] = held = HeldValues(seen, known, own, self._datasets)
+            if one.offers_state():
+                held.objects[one.key] = one.owner
+            else:
+                held.begin(one.owner, one.key, None if is_model(one.owner) else one.keeps)
+            for name in one.named:
+                held.also(one.owner, one.key, name)
+        return found
 
     def collect(self) -> tuple[dict[str, Any], dict[str, Array], list[str]]:
         """JSON values by class name, numbered from the second of a class on; arrays; messages."""
         saved: dict[str, Any] = {}
         arrays: dict[str, Array] = {}
+        now = self._now()
+        again, unlike = self._step(now)
         for one in self._all:
-            _, first = self._first.get(id(one.owner), (None, {}))
-            saved[one.key] = one.state(first, arrays)
+            saved[one.key] = one.state((self._first or {}).get(one.key), now[one.key], arrays)
+            if is_model(one.owner):
+                saved[one.key][_TRACED_AGAIN] = again and not unlike
+                saved[one.key]["lost"] += [f"{path} {_TRACED}" for path in unlike]
         lost = [text for one in saved.values() for text in one["lost"] if text not in self._said]
         self._said.update(lost)
         return saved, arrays, lost
 
     def restore(self, saved: Mapping[str, Any], arrays: Mapping[str, Array]) -> list[str]:
         """Restore each completely or not at all; returns messages about the others."""
-        by_key = {one.key: one for one in self._all}
+        by_key, now = {one.key: one for one in self._all}, self._now()
         messages = []
         for key, entry in saved.items():
             try:
                 if key not in by_key:
                     messages += [f"{key} {_LEFT}"] * bool(entry["attributes"] or "state" in entry)
                     continue
-                objection = by_key[key].restore(entry, arrays)
+                objection = by_key[key].restore(entry, now[key], arrays)
+                if entry.get(_TRACED_AGAIN) is True and is_model(by_key[key].owner):
+                    make_train_function(by_key[key].owner)
             except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
                 objection = f"its saved state is not valid: {error!r}"
             if objection:
@@ -128,75 +180,83 @@ class _Described:
     bases: tuple[str, ...]
     named: tuple[str, ...]
 
-    @property
-    def is_model(self) -> bool:
-        return "Model" in self.bases
-
     def offers_state(self) -> bool:
         both = (getattr(self.owner, name, None) for name in ("get_state", "set_state"))
-        return not self.is_model and all(map(callable, both))
+        return not is_model(self.owner) and all(map(callable, both))
 
     def settings(self) -> dict[str, str]:
         settings = {name: getattr(self.owner, name, None) for name in _SETTINGS}
         return {name: value for name, value in settings.items() if isinstance(value, str)}
 
-    def looked_at(self) -> Iterator[tuple[str, Any, Any, dict[str, Array], str]]:
-        """Each attribute: its name, a mark of its value, JSON and arrays, or why there are none."""
-        for name, value in {**getattr(self.owner, "__dict__", {}), **self._named()}.items():
-            if self._keeps(name):
-                kept, arrays, why = _as_data(value, f"{self.key}/{name}")
-                sums = [extend(0, np.ravel(each).view(np.uint8)) for each in arrays.values()]
-                yield name, _identity(value) if why else (kept, sums), kept, arrays, why
-
-    def state(self, first: Mapping[str, Any], arrays: dict[str, Array]) -> dict[str, Any]:
+    def state(
+        self, first: HeldValues | None, now: HeldValues, arrays: dict[str, Array]
+    ) -> dict[str, Any]:
+        """What has changed since the beginning; all of it where nobody has seen that."""
         attributes: dict[str, Any] = {}
+        inside: list[str] = []
         lost: list[str] = []
         state = {"flavour": self.flavor, "settings": self.settings(), "attributes": attributes}
         if self.offers_state():
-            state["state"], its, why = _as_data(self.owner.get_state(), f"{self.key}/state")
+            state["state"], its, why = as_data(self.owner.get_state(), f"{self.key}/state")
             if why:
-                hint = "return numbers, strings, arrays, lists and dicts"
+                hint = "return numbers, strings, arrays, lists, dicts and sets"
                 raise self._refused(f"the value of get_state(){why}", hint)
             arrays.update((key, np.array(array)) for key, array in its.items())
-        else:
-            for name, mark, kept, its, why in self.looked_at():
-                if name in self.named and why:
-                    raise self._refused(f"{name}{why}", "list other attributes")
-                if mark == first.get(name) and name not in self.named:
-                    continue
-                if not why:
-                    attributes[name] = kept
-                    arrays.update((key, np.array(array)) for key, array in its.items())
-                elif not self.is_model:
-                    lost.append(f"{self.key}: {name} {_CHANGES}, since it{why}: {_RESET}")
-        return {**state, "lost": lost}
+        passed: list[str] = []
+        for path, held in now.held.items():
+            name, then = path.removeprefix(f"{self.key}."), first and first.held.get(path)
+            if held.why and name in self.named:
+                raise self._refused(f"{name}{held.why}", "list other attributes")
+            if first and then is None and now.is_made_by_keras(path, first):
+                then = first.held[path] = held  # it begins now
+            if then and then.mark == held.mark and name not in self.named:
+                continue
+            if not held.why:
+                attributes[name] = held.kept
+                arrays.update((key, np.array(array)) for key, array in held.arrays.items())
+                inside += [name] * bool(then and then.value is held.value)
+            elif not path.startswith(tuple(passed)):
+                passed.append(path)
+                lost.append(f"{self.key}: {name} {_CHANGES}, since it{held.why}: {_RESET}")
+        return {**state, "inside": inside, "lost": lost}
 
-    def restore(self, entry: Any, arrays: Mapping[str, Array]) -> str:
+    def restore(self, entry: Any, now: HeldValues, arrays: Mapping[str, Array]) -> str:
         """Why it, or a part of it, could not be restored; "" if it was."""
         if entry["flavour"] != self.flavor:
             saved = _FLAVORS.get(entry["flavour"], "other code")
             own = _FLAVORS.get(self.flavor, "other code")
             return f"it was saved as a callback of {saved} and is now one of {own}"
         for name, then in entry["settings"].items():
-            now = self.settings().get(name)
-            if now != then:
-                return f"its {name} changed from {then!r} to {now!r}, so it is reset"
+            current = self.settings().get(name)
+            if current != then:
+                return f"its {name} changed from {then!r} to {current!r}, so it is reset"
         offered = "state" in entry
         state = decode(entry["state"], stored=arrays) if offered else None
         values = {n: decode(v, stored=arrays) for n, v in entry["attributes"].items()}
-        refused = [name for name in values if not self._takes(name)]
-        messages = [f"{name} is reset" for name in refused]
+        inside = {*entry.get("inside", ())}
+        messages = [str(text).removeprefix(f"{self.key}: ") for text in entry["lost"]]
         if offered and self.offers_state():
             self.owner.set_state(state)
         elif offered:
             messages.append("it no longer has get_state and set_state, so it is reset")
-        for name, value in values.items():
-            if name not in refused:
-                _set(self.owner, name, value)
+        messages += self._assign(values, inside, now)
         if "best" in values:
             keep_best(self.owner)
-        messages += [str(text).removeprefix(f"{self.key}: ") for text in entry["lost"]]
         return "; ".join(messages)
+
+    def _assign(
+        self, values: Mapping[str, Any], inside: set[str], now: HeldValues
+    ) -> Iterator[str]:
+        places = {path.removeprefix(f"{self.key}."): held for path, held in now.held.items()}
+        for name, held in places.items():  # in the order of the walk: a model before its layers
+            if name in values:
+                held.restore(values[name], inside=name in inside)
+        for name in values.keys() - places.keys():
+            holder, _, attribute = f"{self.key}.{name}".rpartition(".")
+            if self._takes(owner := now.objects.get(holder), attribute):
+                setattr(owner, attribute, values[name])
+            else:
+                yield f"{name} is reset"
 
     def warnings(self) -> Iterator[str]:
         if "BackupAndRestore" in self.bases:
@@ -211,20 +271,15 @@ class _Described:
         elif getattr(self.owner, "load_weights_on_restart", False):
             yield f"{self.key} loads weights of its own: remove load_weights_on_restart"
 
-    def _named(self) -> dict[str, Any]:
-        return {name: getattr(self.owner, name) for name in self.named}
-
-    def _keeps(self, name: str) -> bool:
+    def keeps(self, name: str) -> bool:
         """Whether an attribute may be state: not what Keras sets as it begins."""
-        if self.is_model:
-            return not name.startswith("_") and name not in _OF_MODELS
         excluded = (each for base in self.bases for each in NO_STATE.get(base, "").split())
-        return name not in OF_ALL and name not in excluded
+        return name in self.named or (name not in OF_ALL and name not in excluded)
 
-    def _takes(self, name: str) -> bool:
-        """Whether a saved attribute may be set, since a record may come from anybody."""
-        now = getattr(self.owner, name, None)
-        return self._keeps(name) and not name.startswith("__") and not callable(now)
+    def _takes(self, holder: Any, name: str) -> bool:
+        """Whether a saved attribute may be made, since a record may come from anybody."""
+        known = holder is not None and name.isidentifier() and not name.startswith("__")
+        return known and self.keeps(name) and not callable(getattr(holder, name, None))
 
     def _refused(self, what: str, hint: str) -> TfckptError:
         return TfckptError(f"the state of {self.key} cannot be saved: {what}", hint=hint)
@@ -239,10 +294,9 @@ def _described(owners: Iterable[Any], named: Mapping[str, Sequence[str]]) -> lis
             continue
         name = cls.__name__
         seen[name] = number = seen.get(name, 0) + 1
-        packages = {each: each.__module__.partition(".")[0] for each in cls.__mro__}
-        of_keras = [each for each in cls.__mro__ if packages[each] in _FLAVORS]
+        of_keras = [each for each in cls.__mro__ if package(each) in _FLAVORS]
         bases = tuple(each.__name__ for each in of_keras if each.__name__ != "Callback")
-        flavor = packages[of_keras[0]] if of_keras else ""
+        flavor = package(of_keras[0]) if of_keras else ""
         key = name if number == 1 else f"{name} {number}"
         attributes = tuple(named.get(name, ()))
         described.append(_Described(owner, key, flavor, bases, attributes))
@@ -252,50 +306,11 @@ def _described(owners: Iterable[Any], named: Mapping[str, Sequence[str]]) -> lis
                 message = f"{key} has no attribute {attribute!r}"
                 raise TfckptError(message, hint=f"it has: {existing}")
     if absent := sorted(named.keys() - seen.keys()):
-        keys = ", ".join(each.key for each in described if not each.is_model)
+        keys = ", ".join(each.key for each in described if not is_model(each.owner))
         message = f"no callback is of class {absent[0]!r}"
         raise TfckptError(message, hint=f"the callbacks are: {keys}")
     return described
 
 
-def _as_data(value: Any, key: str) -> tuple[Any, dict[str, Array], str]:
-    """A value as JSON and arrays, or why it cannot be encoded."""
-    arrays: dict[str, Array] = {}
-
-    def store(array: Array) -> str:
-        name = f"{key}/{len(arrays)}"
-        arrays[name] = array
-        return name
-
-    if isinstance(value, np.random.Generator):
-        value = value.bit_generator.state
-    elif isinstance(value, np.random.RandomState):
-        value = value.get_state()
-    elif isinstance(value, random.Random):
-        value = value.getstate()
-    try:
-        return encode(value, store=store), arrays, ""
-    except NoJSONError as error:
-        return None, {}, str(error)
-    except Exception as error:  # a variable of a strategy, or without a value
-        return None, {}, f" cannot be read ({error})"
-
-
-def _identity(value: Any) -> Any:
-    """What shows that another object is there, or another number of items."""
-    sized = isinstance(value, (set, frozenset, list, dict, tuple)) or hasattr(value, "maxlen")
-    return id(value), len(value) if sized else None
-
-
-def _set(owner: Any, name: str, value: Any) -> None:
-    now: Any = getattr(owner, name, None)
-    if isinstance(now, np.random.Generator):
-        now.bit_generator.state = value
-    elif isinstance(now, np.random.RandomState):
-        now.set_state(value)
-    elif isinstance(now, random.Random):
-        now.setstate(value)
-    elif hasattr(now, "assign"):  # tf_keras's TensorBoard counts in a variable of the model
-        now.assign(value)
-    else:
-        setattr(owner, name, value)
+def _variables_of(objects: Mapping[str, Any]) -> set[int]:
+    return {id(raw(each)) for each in collect(objects).variables.values() if is_variable(each)}

@@ -39,7 +39,7 @@ class Data:
         known = tf_data.is_dataset(self.dataset)  # a strategy's is opaque
         self._captured = captured(self.dataset) if known else Captured()
         made_by = fit.batches_object_of(model)
-        self._source = States([] if made_by is None else [made_by], first=fits.first)
+        self._source = States([] if made_by is None else [made_by])
         self._source.begins()
         self._first: dict[str, Any] = {}  # state before the first batch of the iterator
         self._content: str | None = None

@@ -9,6 +9,7 @@ and after, nothing of the model is replaced.
 from __future__ import annotations
 
 import contextlib
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import NotBuiltError, RefusedError, TfckptError
@@ -21,6 +22,7 @@ from tfckpt.live.variables import as_int
 from tfckpt.training import fit_checks
 from tfckpt.training.callback_state import States
 from tfckpt.training.data import Data
+from tfckpt.training.fits import FitEnd
 from tfckpt.training.position import (
     Position,
     check_seed,
@@ -66,7 +68,12 @@ class Fit:
         self._list = list_of(callback)
         self._others = [each for each in self._list.callbacks if each is not callback]
         self._list.callbacks = [*self._others, callback]  # last: it saves what the others have seen
-        self._states = States([*self._others, self._model], named, fits.first)
+        known = {**objects, "the trained model": self._model}
+        self._datasets = data.DatasetsRead(
+            fits.iterators, fit.dataset_of(self._model), fit.validation_data_of(self._model)
+        )
+        weakref.finalize(self, self._datasets.end)  # also where an error ends the `fit`
+        self._states = States([*self._others, self._model], named, known, self._datasets)
         self._number = fits.begin(self._others)
         self._epochs = int(callback.params["epochs"])
         self._steps_per_execution = batches_of_a_call(self._model)
@@ -74,6 +81,7 @@ class Fit:
         self._epoch = self._calls = self._last_calls = self._skip = self.batches_of_last_call = 0
         self._begun = self._ended = self._resumed = self._called = False
         self._exact = self._asked = False
+        self._function: Any = None  # that the last step has called
         self._data = Data(self._model, self._number, fits)
         self._logs: Any = {}
         self._checks_left = 2  # before the first step, and after it
@@ -88,7 +96,6 @@ class Fit:
     def begin(self, find: Callable[[], Resumption | None]) -> None:
         """In ``on_train_begin``: find what is resumed, check it, and say where Keras begins."""
         self._say_once(*self._states.warnings())
-        self._say_once(*fit_checks.not_saved(self._model, self._objects, self._others))
         _before(self._list, "on_epoch_begin", self._all_have_begun)
         resumption = self._found(find)
         position = None if resumption is None else resumption.position
@@ -107,17 +114,18 @@ class Fit:
                 self._build_validation(resumption)
                 resumption.restore_end(end)
             self._end_restored = end is not None
+            self._states.begins()
         elif position.finished >= self._epochs or self._was_stopped(position, resumption):
             first = self._epochs
             self._data.skip(resumption.passes)
             self._epoch, self._calls, self._ended = position.epoch, position.calls, position.ended
             self._build_validation(resumption)
             arrays = self._restore(resumption, position)
-            self._begun, parts = True, resumption.parts
+            self._begun = True
             _before(
                 self._list,
                 "on_train_end",
-                lambda: self._restore_callbacks(position, parts, arrays),
+                lambda: self._leave_behind(position, resumption, arrays),
             )
             self._say_once(fit_checks.about_end(position.finished, self._epochs, self._number))
         else:
@@ -158,8 +166,10 @@ class Fit:
             exact = False
         if self._data.dataset is None:  # a loop of one's own calls the callback
             exact = False
-        elif exact:
-            self._say_once(other_data(position, self._data.element, self._data.content))
+        elif exact and (said := other_data(position, self._data.element, self._data.content)):
+            self._say_once(said)
+            exact = self._data.element == position.element or not position.goes_on
+        if exact:
             for sentence in self._data.go_to(position):
                 self._say_once(sentence)
             self._skip = 0 if position.ended else position.calls
@@ -234,6 +244,13 @@ class Fit:
             self._say_once(*self._states.restore(position.callbacks, arrays))
             self._model.stop_training = position.stopped
 
+    def _leave_behind(
+        self, position: Position, resumption: Resumption, arrays: Mapping[str, Any]
+    ) -> None:
+        """What this ``fit`` had left when it ended, before the others draw in ``on_train_end``."""
+        self._restore_callbacks(position, resumption.parts, arrays)
+        resumption.put_generators()
+
     def _put_generators(self, position: Position, resumption: Resumption) -> None:
         """Not where reading the batches again has drawn from them."""
         replayed = position.in_iterator and position.data == data.REPLAYED
@@ -276,7 +293,10 @@ class Fit:
                 self._ahead = None
         if self._skip:
             self._asked = True
-        elif self._checks_left:
+        elif not self._model.run_eagerly and fit.own_train_function(self._model) != self._function:
+            self._function = fit.own_train_function(self._model)
+            self._states.traced()
+        if self._checks_left and not self._skip:
             self._checks_left -= 1
             step = self._traced()
             self._say_once(
@@ -344,12 +364,28 @@ class Fit:
 
     def end(self) -> Resumption | None:
         """End the training; returns the checkpoint of a later ``fit`` if one was found."""
-        if self._later is not None:
+        later = self._later
+        if later is not None:
             if not self._end_restored:  # now, since Keras finalizes the weights before
-                self._later.restore_weights()
-            self._fits.count(self._later.histories)
+                later.restore_weights()
+            self._fits.count(later.histories)
         self._fits.end()
-        return self._later
+        if later is None and self._begun:
+            self._fits.ends[self._number] = FitEnd(*self._collected(), generators.take())
+        elif later is not None and (end := later.ends().get(self._number)) is not None:
+            self._fits.ends[self._number] = end
+            if "callbacks" in later.parts:
+                self._say_once(*self._states.restore(end.values, end.arrays))
+            if "seeds" in later.parts:
+                generators.restore(end.generators, later.prefix)
+        self._datasets.end()
+        return later
+
+    def _collected(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What the training holds now; says what cannot be saved."""
+        values, arrays, not_saved = self._states.collect()
+        self._say_once(*not_saved)
+        return values, arrays
 
     # What a save says of it
 
@@ -363,9 +399,10 @@ class Fit:
             epoch, calls, ended = epoch - 1, self._last_calls, True
         seed = global_seed()
         of_data, iterator, arrays = self._data.state(ended=ended, seeded=seed is not None)
-        callbacks, of_callbacks, not_saved = self._states.collect()
-        self._say_once(*not_saved)
+        callbacks, of_callbacks = self._collected()
         arrays |= of_callbacks
+        for number, end in self._fits.ends.items():
+            arrays |= end.prefixed(number) if number < self._number else {}
         held = None
         if arrays or iterator is not None:
             held = data.StoredState(iterator, list(arrays.values()))

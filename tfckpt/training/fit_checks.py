@@ -7,7 +7,6 @@ nothing with the run is refused.
 
 from __future__ import annotations
 
-import inspect
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +15,7 @@ from tfckpt.core.inventory import Role
 from tfckpt.core.text import listed
 from tfckpt.errors import TfckptError
 from tfckpt.live import data
-from tfckpt.live.flavors import is_optimizer
-from tfckpt.live.inventory import collect, is_model
+from tfckpt.live.inventory import collect
 from tfckpt.live.private import fit, tf_data
 from tfckpt.live.private.either_keras import with_layers_below
 from tfckpt.live.private.runtime import global_seed
@@ -228,30 +226,6 @@ def own_variables(model: Any, objects: Mapping[str, Any]) -> list[Any]:
     held = _identities(collect(objects).variables)
     its = collect({"model": model}).variables.values()
     return [raw(each) for each in its if is_variable(each) and id(raw(each)) not in held]
-
-
-def not_saved(model: Any, objects: Mapping[str, Any], callbacks: Iterable[Any]) -> Iterator[str]:
-    """What callbacks, the loss and the schedule hold directly, and no object of the run has."""
-    holders = {type(each).__name__: each for each in callbacks}
-    holders |= {"the loss": getattr(model, "loss", None)}
-    holders |= {"the schedule": getattr(getattr(model, "optimizer", None), "_learning_rate", None)}
-    known = {**objects, "the trained model": model}
-    for name, holder in holders.items():
-        closure = inspect.isfunction(holder)
-        held = inspect.getclosurevars(holder).nonlocals if closure else _attributes(holder)
-        for each, value in held.items():
-            saved = value is model or (is_variable(value) and holder in callbacks)
-            kept = is_model(value) or is_optimizer(value) or is_variable(value)
-            if kept and not saved and own_variables(value, known):
-                word = each.strip("_")
-                yield (
-                    f"{each} of {name} is not saved: if training changes it, pass it by keyword: "
-                    f"resume(model, directory, {word}={word})"
-                )
-
-
-def _attributes(holder: Any) -> Mapping[str, Any]:
-    return {} if is_variable(holder) else getattr(holder, "__dict__", {})
 
 
 def _identities(variables: Mapping[str, Any]) -> set[int]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfckpt.live.private.either_keras import with_layers_below
 from tfckpt.live.private.fit import own_train_function
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 KEY = "histories"
 PASSES = "passes"
+ENDS = "ends"
+_OF_END = ("values", "generators")
 _MOST_PASSES = 1 << 20
 _HISTORY = "History"
 _ATTRIBUTE = "_tfckpt_earlier"  # of the model, so that both are freed together
@@ -40,6 +42,31 @@ def passes_in(training: Mapping[str, Any]) -> list[int]:
     return found if valid else []  # type: ignore[return-value]
 
 
+class FitEnd(NamedTuple):
+    """What a ``fit`` has left behind besides weights: values, their arrays, generators."""
+
+    values: dict[str, Any]
+    arrays: Mapping[str, Any]
+    generators: dict[str, Any]
+
+    def prefixed(self, number: int) -> dict[str, Any]:
+        """The arrays as those of a later ``fit`` keep them."""
+        return {f"{ENDS} {number}/{name}": value for name, value in self.arrays.items()}
+
+
+def ends_in(training: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[int, FitEnd]:
+    """The ends of earlier ``fit`` in a record, with their arrays; damaged ones are left out."""
+    found = training.get(ENDS)
+    ends = {}
+    for number, one in enumerate(found if isinstance(found, list) else ()):
+        values, drawn = map(one.get, _OF_END) if isinstance(one, dict) else (None, None)
+        if isinstance(values, dict) and isinstance(drawn, dict):
+            before = f"{ENDS} {number}/"
+            its = {n.removeprefix(before): v for n, v in arrays.items() if n.startswith(before)}
+            ends[number] = FitEnd(values, its, drawn)
+    return ends
+
+
 class Fits:
     """All calls of ``fit`` of one run; one that was refused does not count."""
 
@@ -48,7 +75,8 @@ class Fits:
         self.histories: list[Any] = []
         self.passes: dict[int, int] = {}
         self.unread: list[tuple[Any, Captured]] = []
-        self.first: dict[int, Any] = {}  # of `States`
+        self.ends: dict[int, FitEnd] = {}
+        self.iterators: dict[int, tuple[Any, int]] = {}  # made of other datasets
         self.interrupted = False
         self._again = False
         self._running: list[Any] = []
@@ -79,7 +107,11 @@ class Fits:
     def described(self, fit: int) -> dict[str, list[Any]]:
         """The entries of the commit record for the calls up to ``fit``."""
         passes = [self.passes.get(number, 0) for number in range(fit + 1)]
-        return {KEY: list(self.histories), PASSES: passes}
+        ends = [
+            {name: getattr(self.ends[n], name) for name in _OF_END} if n in self.ends else {}
+            for n in range(fit)
+        ]
+        return {KEY: list(self.histories), PASSES: passes, ENDS: ends}
 
     def end(self) -> None:
         """The running call has finished: restore its ``History`` if it trained nothing."""

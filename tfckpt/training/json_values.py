@@ -11,6 +11,8 @@ so decoding accepts only the types and sizes that encoding writes.
 
 from __future__ import annotations
 
+import base64
+import collections
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +46,7 @@ _NONFINITE = {repr(value): value for value in (math.inf, -math.inf, math.nan)}
 
 
 class NoJSONError(ValueError):
-    """Says where in a value, and why: ``['seen'][3] is a set``."""
+    """Says where in a value, and why: ``['seen'][3] is a object``."""
 
 
 def encode(value: Any, depth: int = 0, store: Store | None = None) -> Any:
@@ -198,6 +200,40 @@ def _to_tuple(items: Any, depth: int, stored: Any) -> tuple[Any, ...]:
     return tuple(decode(item, depth, stored) for item in items)
 
 
+def _set(value: Iterable[Any], depth: int, store: Store | None) -> Any:
+    return {"$set": _list(sorted(value, key=repr), depth, store)}
+
+
+def _frozen(value: Iterable[Any], depth: int, store: Store | None) -> Any:
+    return {"$frozenset": _list(sorted(value, key=repr), depth, store)}
+
+
+def _deque(value: collections.deque[Any], depth: int, store: Store | None) -> Any:
+    return {"$deque": [_list(value, depth, store), value.maxlen]}
+
+
+def _to_set(items: Any, depth: int, stored: Any) -> set[Any]:
+    return set(_to_tuple(items, depth, stored))
+
+
+def _to_frozen(items: Any, depth: int, stored: Any) -> frozenset[Any]:
+    return frozenset(_to_tuple(items, depth, stored))
+
+
+def _to_deque(parts: Any, depth: int, stored: Any) -> collections.deque[Any]:
+    items, most = parts
+    return collections.deque(_to_tuple(items, depth, stored), most)
+
+
+def _to_bytes(text: Any, *_: Any) -> bytes:
+    return base64.b64decode(text, validate=True)
+
+
+def _to_complex(parts: Any, *_: Any) -> complex:
+    real, imaginary = map(decode, parts)
+    return complex(real, imaginary)
+
+
 _ENCODERS: dict[type, Callable[[Any, int, Any], Any]] = {
     str: _text,
     int: _int,
@@ -205,6 +241,11 @@ _ENCODERS: dict[type, Callable[[Any, int, Any], Any]] = {
     list: _list,
     tuple: _tuple,
     dict: _dict,
+    set: _set,
+    frozenset: _frozen,
+    collections.deque: _deque,
+    bytes: lambda value, *_: {"$bytes": base64.b64encode(value).decode()},
+    complex: lambda value, *_: {"$complex": [_float(value.real), _float(value.imag)]},
 }
 _DECODERS: dict[str, Callable[[Any, int, Any], Any]] = {
     "$array": _to_array,
@@ -212,4 +253,9 @@ _DECODERS: dict[str, Callable[[Any, int, Any], Any]] = {
     "$float": _to_float,
     "$int": _to_int,
     "$tuple": _to_tuple,
+    "$set": _to_set,
+    "$frozenset": _to_frozen,
+    "$deque": _to_deque,
+    "$bytes": _to_bytes,
+    "$complex": _to_complex,
 }

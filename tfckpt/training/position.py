@@ -189,9 +189,12 @@ def in_mid_epoch(differs: str) -> RestoreError:
 
 
 def other_data(position: Position, element: str, content: str) -> str:
-    """The warning if the dataset has other values, which is allowed after a complete epoch."""
+    """The warning if the dataset is another one, which is allowed after a complete epoch."""
     if position.element and element != position.element:
-        raise of_the_data(f"a batch was {position.element} and is now {element}")
+        changed = f"a batch was {position.element} and is now {element}"
+        if not position.ended:
+            raise of_the_data(changed)
+        return f"{changed}: epoch {position.finished + 1} begins with the new dataset"
     if not (position.content and content) or content == position.content:
         return ""
     if not position.ended:

@@ -164,6 +164,7 @@ class Resumption:
         self.position = position_in(record.training, self.prefix) if record else None
         self.histories = record.training.get(fits.KEY) if record else None
         self.passes = fits.passes_in(record.training) if record else []
+        self._training = record.training if record else {}
         self._versions = record.versions if record else {}
         self._of_loop = (record.training.get(generators.KEY) if record else None) or {}
         self._generators()
@@ -275,6 +276,18 @@ class Resumption:
         names = self.position.arrays if self.position else []
         stored = {name: entries.get(f"{TRAINING}/array_{n}") for n, name in enumerate(names)}
         return {name: values.read(entry.key) for name, entry in stored.items() if entry}
+
+    def ends(self) -> dict[int, fits.FitEnd]:
+        """What each earlier ``fit`` has left behind; opens the checkpoint."""
+        arrays: Mapping[str, Any] = {}
+
+        def nothing(prepared: Prepared) -> Prepared:
+            nonlocal arrays
+            arrays = self._arrays(prepared)
+            return dataclasses.replace(_some(prepared, lambda step: False), waits=True)
+
+        self._restore(nothing)
+        return fits.ends_in(self._training, arrays)
 
     def put_generators(self, but: Sequence[str] = ()) -> None:
         """Restore the process's random generators; of a loop of one's own at once."""

@@ -198,6 +198,30 @@ def test_data_of_other_values_is_refused_in_mid_epoch_and_said_at_its_end(
     assert said in capsys.readouterr().out
 
 
+OTHERS: dict[str, Callable[[Any], Any]] = {
+    "drop_remainder": lambda data: data.batch(4, drop_remainder=True),
+    "dtype": lambda data: data.map(lambda x, y: (tf.cast(x, tf.float64), y)).batch(4),
+    "padded": lambda data: data.bucket_by_sequence_length(
+        lambda x, y: tf.size(x), [9], [4, 4], padded_shapes=([None], [None])
+    ),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
+def test_after_a_complete_epoch_another_pipeline_may_go_on(begin, capsys, other) -> None:
+    plain = tf.data.Dataset.from_tensor_slices((X, Y))
+    interrupt(begin, (2, 0), drawn=False, x=plain.batch(4))
+    model, run = begin(drawn=False)
+    assert fit(model, run.callback(), x=other(plain)).epoch == [0, 1, 2, 3]
+    said = capsys.readouterr().out
+    assert "epoch 3" in said
+    assert int(model.optimizer.iterations.numpy()) == 12
+    interrupt(begin, (4, 2), drawn=False, x=other(plain), epochs=6)
+    model, run = begin(drawn=False)
+    with pytest.raises(tfckpt.RestoreError, match="dataset is not the one of|middle of an epoch"):
+        fit(model, run.callback(), x=plain.batch(4), epochs=6)
+
+
 def test_a_step_that_cannot_be_traced_is_named(tmp_path) -> None:
     class Other(keras.layers.Dense):
         """Of another class than what the record says, so it is not built by it."""

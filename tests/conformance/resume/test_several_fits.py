@@ -238,10 +238,6 @@ def test_batches_are_counted_whichever_optimizer_steps(flavour, tmp_path, progra
 
 # Words of a small training (``zoo/stopped``), and what is said of what no start gives again.
 NAMED = {
-    ("arrays", "in_loss"): "calls of the loss is not saved: if training changes it, pass it by "
-    "keyword: resume(model, directory, calls=calls)",
-    ("arrays", "in_schedule"): "calls of the schedule is not saved",
-    ("arrays", "by_class"): "weight of the loss is not saved",
     ("at_once", "nothing"): "a function of the dataset draws random numbers or counts, and "
     "num_parallel_calls runs it for several elements at once, in an order that changes from run to "
     "run: neither a resumed nor a repeated training is exact; remove num_parallel_calls, or call "

@@ -129,6 +129,11 @@ def own_train_function(model: Any) -> Any:
     return function.own if isinstance(function, PassedOver) else function
 
 
+def make_train_function(model: Any) -> None:
+    """Have Keras make it again, so that its step is traced with the values as they are now."""
+    model.make_train_function(force=True)
+
+
 def trace(model: Any, iterator: Any) -> bool:
     """Trace the train function for an iterator or its spec; whether it is one that is traced.
 

@@ -11,8 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from tfckpt.live.private.tensorflow import needed
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+with needed("tensorflow"):
+    from tensorflow.python.data.ops import iterator_ops
 
 
 def dataset_of(iterator: Any) -> Any:
@@ -23,6 +28,14 @@ def dataset_of(iterator: Any) -> Any:
 def is_dataset(obj: Any) -> bool:
     """Whether it is a dataset; a strategy's, which cannot be inspected, does not count."""
     return isinstance(obj, tf.data.Dataset)
+
+
+def is_iterator(obj: Any) -> bool:
+    return isinstance(obj, tf.data.Iterator)
+
+
+def is_module(obj: Any) -> bool:
+    return isinstance(obj, tf.Module)
 
 
 def inputs_of(dataset: Any) -> Sequence[Any]:
@@ -77,6 +90,24 @@ def seeds_of(dataset: Any) -> list[Any]:
 def shuffles_each_time(dataset: Any) -> bool:
     """Whether a shuffle draws another order for each iterator."""
     return bool(getattr(dataset, "_reshuffle_each_iteration", True))
+
+
+def on_each_iterator(note: Callable[[Any], object]) -> Callable[[], None]:
+    """Have ``note`` called with the dataset of each iterator; returns what ends that."""
+    ended, begin = [False], iterator_ops.OwnedIterator.__init__
+
+    def begin_noted(self: Any, dataset: Any = None, *args: Any, **more: Any) -> None:
+        begin(self, dataset, *args, **more)
+        if dataset is not None and not ended[0]:
+            note(dataset)
+
+    def end() -> None:
+        ended[0] = True
+        if iterator_ops.OwnedIterator.__init__ is begin_noted:  # else another one calls it
+            iterator_ops.OwnedIterator.__init__ = begin
+
+    iterator_ops.OwnedIterator.__init__ = begin_noted
+    return end
 
 
 @functools.cache
