@@ -117,7 +117,7 @@ ROWS: dict[str, Row] = {
     "endless validation": Row(of.endless_validation(of.shuffled), VALIDATED, flavors=BOTH),
     "endless, two shuffles": Row(
         of.endless_validation(lambda: of.shuffled().take(6).shuffle(6)),
-        ("second", "valid"),
+        ("later", "valid"),
         "of two shuffles",
         DRAWN,
     ),
