@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tfckpt.core.inventory import SEQUENCE
 from tfckpt.core.names import MODEL
-from tfckpt.live.flavors import flavor_of
+from tfckpt.live.flavors import flavor_of, name_of
 from tfckpt.live.private.either_keras import groups_of
 from tfckpt.stored.formats.checkpoint import Address
 
@@ -31,5 +31,6 @@ def addresses(live: Live) -> Mapping[str, Address]:
         if id(layer) in groups:
             group, holds = groups[id(layer)]
             held = live.inventory.containers.get(path.rpartition("/")[0])
-            found[group] = Address(path, held is not None and held.kind == SEQUENCE, holds)
+            by_name = held is not None and held.kind == SEQUENCE
+            found[group] = Address(path, name_of(layer), by_name, holds)
     return found

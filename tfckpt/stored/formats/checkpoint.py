@@ -32,11 +32,13 @@ class Address(NamedTuple):
 
     Attributes:
         path: its canonical path.
+        label: its own name.
         by_name: whether a name of it identifies it there, not its place in a list.
         holds: whether it has values of its own.
     """
 
     path: str
+    label: str
     by_name: bool
     holds: bool
 

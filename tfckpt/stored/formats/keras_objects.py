@@ -299,9 +299,11 @@ class ObjectReader:
         return node
 
     def _has_place(self, group: H5Group, name: str, layer: Node) -> bool:
-        """Whether a layer is added where its live counterpart is."""
+        """Whether a layer is added where its live counterpart is, which has no other given name."""
         address = self._addresses.get(group.groups[name].path)
         if address is None or address.by_name:
+            return False
+        if layer.label not in ("", address.label) and not layer.base:
             return False
         self._placed.append((address.path, layer))
         return True
