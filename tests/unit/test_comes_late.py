@@ -286,6 +286,20 @@ def test_what_got_no_value_is_noticed(writer, optimizer, tmp_path) -> None:
             checkpoint.restore(path).assert_consumed()
 
 
+@WRITERS
+def test_what_a_step_makes_after_the_restore_is_noticed(writer, tmp_path) -> None:
+    """Of tf_keras, since TensorFlow does not see what Keras 3 makes."""
+    flavour = pytest.importorskip("tf_keras")
+    path = writer.Checkpoint(model=stack(flavour, "a")).save(str(tmp_path / "ckpt"))
+    for method in ("assert_consumed", "assert_existing_objects_matched"):
+        model, optimizer = stack(flavour, "a"), flavour.optimizers.legacy.Adam()
+        status = writer.Checkpoint(model=model, optimizer=optimizer).restore(path)
+        weight = model.trainable_variables[0]
+        optimizer.apply_gradients([(tf.zeros_like(weight), weight)])
+        with pytest.raises(AssertionError):
+            getattr(status, method)()
+
+
 class Lazy(tf.Module):
     """Makes its variables when it is called."""
 

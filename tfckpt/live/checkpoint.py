@@ -298,13 +298,11 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
                 if plain and not nothing_left(ready):
                     status = self._assign_without_keras(ready, options, workers)
                 else:
-                    status = self._assign(ready, options, workers, plain=plain)
+                    status = self._assign(ready, options, workers)
         log_restore(status, call, self._logged, returned=returned)
         return status
 
-    def _assign(
-        self, prepared: Prepared, options: Any, workers: Together, *, plain: bool
-    ) -> LoadStatus:
+    def _assign(self, prepared: Prepared, options: Any, workers: Together) -> LoadStatus:
         late = Late(prepared, self._objects()[0], options, self._live)
         waiting = bool(late.objects) or no_values_at_all(prepared)
         prepared = permitted(prepared, may_come=waiting)
@@ -316,8 +314,12 @@ class Checkpoint(tf.train.Checkpoint):  # type: ignore[misc]
         self._late = late
         log_once(self._logged, prepared.stored.prefix, other_keyword(prepared))
         log_once(self._logged, prepared.stored.prefix, not_there_yet(prepared, late))
-        created = (lambda: created_since(prepared.live, self._live())) if plain else None
         forget = self._comes_from(prepared)
+
+        def created() -> list[str]:
+            restored = late.created()
+            return [n for n in created_since(prepared.live, self._live()) if n not in restored]
+
         return LoadStatus(prepared.report(), undo, forget, later=later, late=late, created=created)
 
     def _assign_without_keras(

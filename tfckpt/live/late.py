@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from tfckpt.live.restore import Prepared
     from tfckpt.planning import Step
 
+_UNSAVED = {Role.METRIC, Role.SEED, Role.VOCABULARY}  # by files of plain TensorFlow
 _COMES_LATER = "restored when its variable is created"
 
 
@@ -265,7 +266,7 @@ def created_since(before: Live, now: Live) -> list[str]:
     known = {id(variable) for variable in before.variables.values()}
     created = (name for name, variable in now.variables.items() if id(variable) not in known)
     roles = {name: entry.role for name, entry in now.inventory.entries.items()}
-    return [name for name in created if name != "save_counter" and roles[name] != Role.VOCABULARY]
+    return [name for name in created if name != "save_counter" and roles[name] not in _UNSAVED]
 
 
 def restore_rest(read: Callable[[], Any], live: Mapping[str, Any], restored: Iterable[str]) -> Any:

@@ -20,7 +20,7 @@ from tfckpt.core.inventory import Role
 from tfckpt.errors import NotBuiltError
 from tfckpt.live.flavors import flavor_of, has_named_slots
 from tfckpt.live.private import building as private
-from tfckpt.live.private.either_keras import modules_of, others_of, trainable_of
+from tfckpt.live.private.either_keras import others_of, trainable_in_modules, trainable_of
 from tfckpt.live.variables import is_variable, parts, path, raw
 from tfckpt.planning import Status
 from tfckpt.planning.matching.rules import selects
@@ -102,8 +102,8 @@ def _trained_by_name(
 
 def trainables(layer: Any) -> Iterator[Any]:
     """The variables of a layer itself that may be trained now."""
-    held = (each for module in modules_of(layer) for each in module.trainable_variables)
-    return (each for each in (*trainable_of(layer), *held) if layer.trainable and each.trainable)
+    variables = (*trainable_of(layer), *trainable_in_modules(layer))
+    return (each for each in variables if layer.trainable and each.trainable)
 
 
 def trained_in(at: str, live: Live) -> dict[str, Any]:

@@ -57,10 +57,14 @@ def others_of(layer: Any) -> Sequence[Any]:
     return found or getattr(layer, "_non_trainable_weights", None) or ()
 
 
-def modules_of(layer: Any) -> list[Any]:
-    """The plain modules that a layer of tf_keras holds, whose variables it trains."""
-    held = getattr(layer, "_self_tracked_trackables", ())
-    return [m for m in held if isinstance(m, tf.Module) and not hasattr(m, "_flatten_layers")]
+def trainable_in_modules(layer: Any) -> list[Any]:
+    """The variables of the plain modules that a layer of tf_keras holds, which it trains, too."""
+    found: list[Any] = []
+    for held in getattr(layer, "_self_tracked_trackables", ()):
+        if isinstance(held, tf.Module) and not hasattr(held, "_flatten_layers"):
+            with contextlib.suppress(ValueError):  # a dict whose keys TensorFlow cannot sort
+                found += held.trainable_variables
+    return found
 
 
 def calls_of(layer: Any) -> Sequence[Any]:
