@@ -218,7 +218,7 @@ def test_after_a_complete_epoch_another_pipeline_may_go_on(begin, capsys, other)
     assert int(model.optimizer.iterations.numpy()) == 12
     interrupt(begin, (4, 2), drawn=False, x=other(plain), epochs=6)
     model, run = begin(drawn=False)
-    with pytest.raises(tfckpt.RestoreError, match="dataset is not the one of|middle of an epoch"):
+    with pytest.raises(tfckpt.RestoreError, match=r"dataset is not the one of|middle of an epoch"):
         fit(model, run.callback(), x=plain.batch(4), epochs=6)
 
 
