@@ -16,7 +16,6 @@ When to call, since most callbacks reset in ``on_train_begin`` and count in ``on
 from __future__ import annotations
 
 import dataclasses
-import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,7 +30,7 @@ from tfckpt.training.json_values import decode
 from tfckpt.training.walk import HeldValues, as_data
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from tfckpt.live.data import DatasetsRead
 
@@ -81,6 +80,7 @@ class States:
         self._first: dict[str, HeldValues] | None = None
         self._seen: dict[str, Any] | None = None  # marks of what the traced step has seen
         self._said: set[str] = set()
+        self._saved: dict[int, Any] = {}  # variables by id, which live as long
 
     def begins(self) -> None:
         """Record what each is before the first epoch of this ``fit``."""
@@ -108,6 +108,18 @@ class States:
         changed = sorted(n for n, mark in self._seen.items() if mark != first.get(n))
         return bool(changed), [n for n in changed if self._seen[n] != current.get(n)]
 
+    def _known(self) -> Callable[[Any], bool]:
+        """Whether a variable is saved with the objects, which are looked at again at most once."""
+        looked = False
+
+        def is_saved(variable: Any) -> bool:
+            nonlocal looked
+            if not (looked or id(raw(variable)) in self._saved):
+                looked, self._saved = True, _variables_of(self._objects)
+            return id(raw(variable)) in self._saved
+
+        return is_saved
+
     def _now(self) -> dict[str, HeldValues]:
         """What each holds; what several do belongs to the first of them."""
         seen = {id(one.owner): one.owner for one in self._all}
@@ -115,7 +127,7 @@ class States:
             if is_model(one.owner):
                 seen |= {id(each): each for each in with_layers_below(one.owner)}
         own = {package(type(each)) for each in seen.values()} - _OTHERS
-        known = functools.cache(lambda: _variables_of(self._objects))
+        known = self._known()
         found = {}
         for one in self._all:
             found[one.key] = held = HeldValues(seen, known, own, self._datasets)
@@ -312,5 +324,6 @@ def _described(owners: Iterable[Any], named: Mapping[str, Sequence[str]]) -> lis
     return described
 
 
-def _variables_of(objects: Mapping[str, Any]) -> set[int]:
-    return {id(raw(each)) for each in collect(objects).variables.values() if is_variable(each)}
+def _variables_of(objects: Mapping[str, Any]) -> dict[int, Any]:
+    found = filter(is_variable, collect(objects).variables.values())
+    return {id(one): one for one in map(raw, found)}

@@ -35,7 +35,7 @@ from tfckpt.live.private.keras_code import (
     names_in,
     package,
 )
-from tfckpt.live.variables import array_of, is_variable, raw
+from tfckpt.live.variables import array_of, is_variable
 from tfckpt.stored.bundles.crc import extend
 from tfckpt.training.json_values import NoJSONError, encode
 
@@ -103,11 +103,11 @@ class HeldValues:
     def __init__(
         self,
         seen: dict[int, Any],
-        known: Callable[[], set[int]],
+        known: Callable[[Any], bool],
         own: set[str],
         datasets: DatasetsRead | None,
     ) -> None:
-        """What was ``seen`` belongs to another; variables ``known`` are saved; packages ``own``."""
+        """What was ``seen`` belongs to another; ``known`` variables are saved; packages ``own``."""
         self._datasets = datasets
         self.held: dict[str, Held] = {}
         self.objects: dict[str, Any] = {}
@@ -168,8 +168,7 @@ class HeldValues:
         kind: Any = type(obj)
         of_keras = changed_by_keras(kind) if keeps is None else ()
         saved = keeps is None and (hasattr(obj, "add_weight") or is_optimizer(obj))
-        slots = (name for cls in kinds for name in getattr(cls, "__slots__", ()))
-        held = {name: getattr(obj, name) for name in slots if hasattr(obj, name)}
+        held = {name: getattr(obj, name) for name in _slots(kind) if hasattr(obj, name)}
         for name, value in {**getattr(obj, "__dict__", {}), **held}.items():
             counts = name not in of_keras and (keeps is None or keeps(name))
             if (
@@ -231,7 +230,9 @@ class HeldValues:
             self._object(value, path, depth, put)
 
     def _plain(self, value: Any, path: str, put: Put) -> None:
-        if not isinstance(value, enum.Enum):
+        if put is not None and (value is None or type(value) is bool):
+            self.held[path] = Held(value, (value, type(value)), value, put=put)
+        elif not isinstance(value, enum.Enum):
             self._keep(path, value, value, put)
         elif put is not None:
             kind, assign = type(value), put
@@ -304,7 +305,7 @@ class HeldValues:
             self._variable(each, f"{path}.variables[{number}]")
 
     def _variable(self, variable: Any, path: str) -> None:
-        if id(raw(variable)) in self._known():
+        if self._known(variable):
             return
         try:
             array = np.array(array_of(variable))
@@ -358,13 +359,22 @@ class HeldValues:
 
     def _is_own(self, thing: Any) -> bool:
         """Whether the program wrote it: no standard library, nothing installed beside it."""
-        name, of = getattr(thing, "__module__", None) or "", package(thing)
-        if of in self._own:
-            return True
-        if of in _FOREIGN or of in sys.stdlib_module_names - {"__main__"}:
-            return False
-        file = getattr(sys.modules.get(name), "__file__", None) or ""
-        return "site-packages" not in file and "dist-packages" not in file
+        return package(thing) in self._own or not _is_installed(thing.__module__ or "")
+
+
+@functools.lru_cache(4096)
+def _slots(cls: type) -> list[str]:
+    return [name for each in cls.__mro__ for name in getattr(each, "__slots__", ())]
+
+
+@functools.lru_cache(4096)
+def _is_installed(module: str) -> bool:
+    """Whether a module is not the program's: of the standard library, or in site-packages."""
+    of = module.partition(".")[0]
+    if of in _FOREIGN or of in sys.stdlib_module_names - {"__main__"}:
+        return True
+    file = getattr(sys.modules.get(module), "__file__", None) or ""
+    return "site-packages" in file or "dist-packages" in file
 
 
 def _fill_list(old: list[Any], new: Any) -> None:
