@@ -6,12 +6,16 @@ with the layers of the model that was saved, one by one.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import tf_keras
 
 import tfckpt
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def backbone(keras: Any, name: str = "backbone") -> Any:
@@ -104,3 +108,36 @@ def test_one_more_layer_without_a_name_goes_by_names(
     changes = found.answers[0].suggestion.changes if found.choices else found.changes
     tfckpt.restore(path, new, **changes)
     assert_same(inner, flat)
+
+
+def test_layers_that_were_tied_since_are_not_chosen_between(tmp_path: Path) -> None:
+    """Keras 2 lists a layer once for each that holds it, and loads the last one's values."""
+
+    class Block(tf_keras.layers.Layer):
+        def __init__(self, inner: Any, **more: Any) -> None:
+            super().__init__(**more)
+            self.inner = inner
+
+        def call(self, inputs: Any) -> Any:
+            return self.inner(inputs)
+
+    def build(*, tied: bool) -> Any:
+        one = tf_keras.layers.Dense(4, name="inner")
+        two = one if tied else tf_keras.layers.Dense(4, name="inner")
+        inputs = tf_keras.Input((4,))
+        outputs = Block(two, name="two")(Block(one, name="one")(inputs))
+        return tf_keras.Model(inputs, outputs)
+
+    old, new = build(tied=False), build(tied=True)
+    path, same = str(tmp_path / "untied.h5"), str(tmp_path / "tied.h5")
+    old.save_weights(path)
+    before = new.get_weights()
+    with pytest.raises(tfckpt.RestoreError, match="model/two/inner/kernel have different values"):
+        tfckpt.restore(path, new)
+    assert all(map(np.array_equal, new.get_weights(), before))
+    tfckpt.restore(path, new, exclude_checkpoint=["model/two/inner/**"])
+    assert all(map(np.array_equal, new.get_weights(), old.get_layer("one").get_weights()))
+    new.save_weights(same)
+    again = build(tied=True)
+    tfckpt.restore(same, again)
+    assert all(map(np.array_equal, again.get_weights(), new.get_weights()))

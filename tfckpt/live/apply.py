@@ -188,6 +188,7 @@ def apply(
     workers: Together = ALONE,
 ) -> Undo:
     """Assign the values of a plan without errors."""
+    _check_copies(plan, stored)
     steps = _read(plan)
     undo = Undo(follow, keeps=verify != "none")
     batches = [steps]
@@ -235,10 +236,27 @@ def check_values(
     workers: Together = ALONE,
 ) -> None:
     """The checks of :func:`apply`; changes nothing."""
+    _check_copies(plan, stored)
     for batch in _in_batches(_read(plan)):
         _values(batch, plan.source, stored, variables)
     workers.exchange("check")
     workers.exchange("assignment", last=True)
+
+
+def _check_copies(plan: Plan, stored: Mapping[str, StoredCheckpoint]) -> None:
+    """Refuse what a file has twice, but not with one content: it was tied since."""
+    for step in plan.steps:
+        if step.copy_of is not None and step.stored is not None:
+            values, both = stored[step.origin or plan.source].values, (step.copy_of, step.stored)
+            one, other = (values.read(entry.key).tobytes() for entry in both)
+            if one != other:
+                names = " and ".join(entry.name for entry in both)
+                layer = step.source.rpartition("/")[0]
+                raise RestoreError(
+                    f"{names} have different values in {plan.source}, and are one variable in the "
+                    "model",
+                    hint=f'exclude_checkpoint: ["{layer}/**"] restores the first of them',
+                )
 
 
 def _read(plan: Plan) -> list[Step]:

@@ -223,10 +223,10 @@ class _Planning:
     def _place(self, live: Entry, claims: Sequence[Route]) -> None:
         if len(claims) > 1:
             claims = sorted(claims, key=lambda route: route.stored.name)
-        if (spared := self._spared(live.name, live)) is not None:
-            self._spare(spared, live, claims[0].stored if claims else None)
+        if (why := self._spared(live.name, live)) is not None:
+            self._spare(why, live, claims[0].stored if claims else None)
             for route in claims[1:]:
-                self._spare(spared, stored=route.stored)
+                self._spare(why, stored=route.stored)
             return
         # a value under its own name takes precedence over one found by an alias
         direct = [route for route in claims if not route.alias or route.rule] or claims
@@ -239,7 +239,8 @@ class _Planning:
             if self._is_listed(route):
                 # Keras writes a variable once for each layer that holds it
                 twice = f"another copy of {live.name}, which Keras stores twice"
-                self._spare(_Spared(Status.EXCLUDED, twice, Severity.NOTE), stored=route.stored)
+                spared = Status.EXCLUDED, "", route.stored.name, None, route.stored, Severity.NOTE
+                self._steps.append(Step(*spared, twice, copy_of=direct[0].stored))
             else:
                 reason = f"another name of {live.name}, which has its own value in the checkpoint"
                 self._steps.append(self._second(route.stored, reason))

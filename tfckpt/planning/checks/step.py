@@ -75,6 +75,7 @@ class Step(NamedTuple):
         parts: the other stored values, in order, if several are joined.
         changes: the adaptations of the stored value before it is assigned, in order.
         origin: the source of the stored value if the plan has several; ``""`` if it has one.
+        copy_of: for a value that a file has twice, the other one, which is restored.
 
     """
 
@@ -90,6 +91,7 @@ class Step(NamedTuple):
     parts: tuple[Entry, ...] = ()
     changes: tuple[Change, ...] = ()
     origin: str = ""
+    copy_of: Entry | None = None
 
     @property
     def reads(self) -> tuple[Entry, ...]:
