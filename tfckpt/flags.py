@@ -11,6 +11,7 @@ from absl import flags
 from tfckpt.errors import PolicyError
 from tfckpt.policy import Config, load_config
 
+flags.disclaim_key_flags()  # so that --help shows them as flags of the program
 _Source = str | os.PathLike[str] | Mapping[str, Any]
 
 
@@ -93,7 +94,7 @@ def DEFINE_config(  # noqa: N802 - as absl calls its own
     >>> tfckpt.from_config(known.checkpoint, step=tf.Variable(0)).manager.directory
     'runs/b'
     """
-    what = f"KEY=VALUE of --{name}: restore.path=zoo/ckpt-9"
+    what = f"KEY=VALUE of --{name}: restore.path=zoo/ckpt-9, restore.first_of[1].path=zoo/ckpt-9"
     changes = flags.DEFINE_multi_string(f"{name}_set", None, what, flag_values)
     flag = _ConfigFlag(name, default, help, flag_values[changes.name])
     holder: flags.FlagHolder[Any] = flags.DEFINE_flag(flag, flag_values)

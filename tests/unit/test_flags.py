@@ -39,6 +39,7 @@ def parse(tmp_path, monkeypatch) -> Any:
 
 CHANGED = [
     ((), "runs/a", 3, "zoo/x"),
+    (("manager.keep.0.latest=2",), "runs/a", 2, "zoo/x"),
     (("restore.path=zoo/y",), "runs/a", 3, "zoo/y"),
     (("manager.keep[0].latest=1", "manager.directory='${HOME}/b'"), "/home/b", 1, "zoo/x"),
     (("manager.keep=[{latest: 7}]", "restore={path: z}"), "runs/a", 7, "z"),
@@ -60,6 +61,7 @@ REFUSED = {
     "--checkpoint_set=restore.pth=y": r"--checkpoint_set=restore\.pth=y: .*unknown key\n.*`path`",
     "--checkpoint_set=restore={pth: y, polcy: z}": r"restore\.pth: unknown.*restore\.polcy: unk",
     "--checkpoint_set=restore": "expected KEY=VALUE, found 'restore'",
+    "--checkpoint_set=manager.keep.latest=2": "`latest` is a key, but it stands in a list",
     "--checkpoint_set=manager.keep[1].latest=2": "there is no such item in the list",
     "--checkpoint_set=manager.keep[0].latest=x": r"keep\[0\]\.latest: expected a whole number",
     "--checkpoint_set=manager.durable=no": "is a boolean for some YAML parsers and text for others",

@@ -63,6 +63,12 @@ def test_a_config_is_told_what_to_write(tmp_path) -> None:
     assert "first start of the run" in last  # offered last, and to the run itself
     assert "if_none: initialize" in last
     assert "if_none" not in refused(manager={"directory": "runs/new"}, restore=restore)
+    written = Path("run.yaml")
+    first_of = "restore: {first_of: [own, {path: zo/ckpt-1}]}"
+    written.write_text(f"version: 1\nmanager: {{directory: runs/new}}\n{first_of}\n")
+    with pytest.raises(tfckpt.CheckpointNotFoundError, match=r"^run\.yaml:3: no checkpoint") as one:
+        tfckpt.restore("run.yaml", v=tf.Variable(7.0))
+    assert "if_none" not in str(one.value)  # which would begin without the weights of the path
     touch("old/best.keras")
     said = refused(manager={"directory": "old"}, restore={"directory": "old"})
     assert "`restore: {first_of: [{directory: old}, {path: old/best.keras}]}`" in said

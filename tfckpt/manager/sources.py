@@ -304,9 +304,12 @@ def absent(config: Config) -> tuple[str, ...]:
 def _not_found(config: Config, paths: str) -> CheckpointNotFoundError:
     """The error of a restore that requires a checkpoint."""
     lines = absent(config)
-    if any(one.directory and _is_own(config, one.directory) for one in _first_of(config)):
+    own = [one.directory and _is_own(config, one.directory) for one in config.members]
+    if own and all(own):  # else a path is wrong, and a run would begin without its weights
         lines += ("if this is the first start of the run, set if_none: initialize",)
-    return CheckpointNotFoundError(f"no checkpoint in {paths}", hint="\n  ".join(lines))
+    line = config._locations.at.get(("restore",))
+    where = f"{config._locations.file}:{line[0]}: " if line else ""
+    return CheckpointNotFoundError(f"{where}no checkpoint in {paths}", hint="\n  ".join(lines))
 
 
 def _is_own(config: Config, directory: str) -> bool:

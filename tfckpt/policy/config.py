@@ -16,6 +16,7 @@ from pydantic import (
     BeforeValidator,
     Discriminator,
     Field,
+    PrivateAttr,
     Tag,
     ValidationInfo,
     field_validator,
@@ -37,7 +38,7 @@ from tfckpt.policy.fields import (
 )
 from tfckpt.policy.manager import BY_A_METRIC, MONITOR_AND_MODE, Manager, Mode
 from tfckpt.policy.messages import show_value
-from tfckpt.policy.policy import Policy
+from tfckpt.policy.policy import Policy, RuleLocations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -249,6 +250,7 @@ class Config(Model):
     """Restore policies by name; strict is built in, and unused ones are allowed."""
     restore: _Restore | None = Field(default=None, validate_default=True)
     """Where to restore from: own, the default beside a manager; none; a source; or `first_of`."""
+    _locations: RuleLocations = PrivateAttr(default=RuleLocations())
 
     @field_validator("policies")
     @classmethod

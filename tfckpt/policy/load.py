@@ -76,6 +76,7 @@ def load_config(
     document, file = _read(source)
     document = _extended(_changed(document, changes or {}))
     config = _validate(Config, document, file, env)
+    config._locations = RuleLocations(file, (), document.keys)
     for path, policy in _policies_in(config, ()):
         _locate(policy, path, document, file)
     return config
@@ -245,6 +246,9 @@ def _changed(document: Document, changes: Mapping[str, str]) -> Document:
             wrong = error.problems
         except IndexError:
             wrong = [Problem("there is no such item in the list")]
+        except TypeError as error:
+            hint = "an item of it has a number, from 0: restore.first_of[1].path=zoo/ckpt-1"
+            wrong = [Problem(f"`{error}` is a key, but it stands in a list", hint=hint)]
         problems += [Problem(f"{said}: {each.message}", hint=each.hint) for each in wrong]
     if not changes:
         return document
@@ -261,6 +265,10 @@ def _put(data: Any, path: Path, value: Any) -> Any:
     if not path:
         return value
     key, *below = path
+    if isinstance(data, list) and isinstance(key, str) and key.isdecimal():  # first_of.1.path
+        key = int(key)
+    if isinstance(data, list) and isinstance(key, str):
+        raise TypeError(key)
     if isinstance(key, int):
         if not isinstance(data, list) or key >= len(data):
             raise IndexError

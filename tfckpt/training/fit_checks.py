@@ -70,8 +70,8 @@ def about_data(iterator: Any, captured: Captured, model: Any) -> Iterator[str]:
             else " and cannot be saved, so a resumed training is not exact"
         )
         yield (
-            f"the dataset is random without a seed{what}; call {set_seed_of(model)} to make it "
-            "exact"
+            f"the data are shuffled or drawn without a seed{what}; call {set_seed_of(model)} to "
+            "make it exact"
         )
 
 

@@ -106,7 +106,7 @@ def test_data_that_is_drawn_without_a_seed_is_said_before_it_trains(begin, capsy
     model, run = begin(seed=None, drawn=False)
     fit(model, run.callback(), epochs=1)
     out = capsys.readouterr().out
-    assert "the dataset is random without a seed" in out
+    assert "the data are shuffled or drawn without a seed" in out
     assert out.index("without a seed") < out.index("saved")
     model, run = begin(seed=None, drawn=False)
     fit(model, run.callback(), epochs=2, shuffle=False)

@@ -123,7 +123,7 @@ class WriterLock:
             return lock
         with contextlib.suppress(OSError):  # on a full disk the save itself will fail
             if before := _Holder.read(lock.read(_MAX_BYTES)):
-                logging.info("%s: takes over the lock left by %s", self._directory, before)
+                logging.debug("%s: the lock was last held by %s", self._directory, before)
             signed = msgspec.json.encode(_Holder.this_process())
             lock.write(signed + b"\n")
         return lock
