@@ -138,12 +138,13 @@ def draws_in_a_layer(run: Start) -> None:
 
 def draws_by_seed(run: Start) -> None:
     """What the pages say to use in place of it."""
+    keras = run.keras
 
-    class Noise(run.keras.layers.Layer):
+    class Noise(keras.layers.Layer):
         def __init__(self) -> None:
             super().__init__()
-            keras3 = run.keras.__name__ == "keras"
-            self.state = run.keras.random.SeedGenerator(3) if keras3 else None
+            keras3 = keras.__name__ == "keras"
+            self.state = keras.random.SeedGenerator(3) if keras3 else None
             self.generator = None if keras3 else tf.random.Generator.from_seed(3)
 
         def call(self, inputs: Any, training: Any = None) -> Any:
@@ -151,7 +152,7 @@ def draws_by_seed(run: Start) -> None:
                 return inputs
             if self.state is None:
                 return inputs + 0.3 * self.generator.normal(tf.shape(inputs))
-            return inputs + 0.3 * run.keras.random.normal(tf.shape(inputs), seed=self.state)
+            return inputs + 0.3 * keras.random.normal(tf.shape(inputs), seed=self.state)
 
     run.fit(run.compiled(Noise()), **ARRAYS)
 

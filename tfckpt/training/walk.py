@@ -326,15 +326,17 @@ class HeldValues:
             kind = next(each for each in _CONTAINERS if isinstance(value, each))
             content = kind(value)
         fill = next((how for kind, how in _FILL.items() if isinstance(value, kind)), None)
-        self._keep(path, value, content, put, fill)
-        if not self.held[path].why or (self._far and _is_large(content)):
-            return
+        if not (objects := _holds_variable(content)):  # which stay the same ones
+            self._keep(path, value, content, put, fill)
+            if not self.held[path].why or (self._far and _is_large(content)):
+                return
         items = list(content.items() if isinstance(content, dict) else enumerate(content))
         assign = getattr(value, "__setitem__", None)
         for name, item in items:
             inner = None if assign is None else functools.partial(assign, name)
             self._visit(item, f"{path}[{name!r}]", depth + 1, inner)
-        self.held[path].mark = [repr(name) for name, _ in items]
+        if not objects:
+            self.held[path].mark = [repr(name) for name, _ in items]
 
     def _dataset(self, dataset: Any, path: str) -> None:
         datasets = self._datasets
@@ -414,6 +416,14 @@ def as_data(value: Any, key: str) -> tuple[Any, dict[str, Array], str]:
         return None, {}, str(error)
     except Exception as error:  # a variable of a strategy, or without a value
         return None, {}, f" cannot be read ({error})"
+
+
+def _holds_variable(content: Any, depth: int = 0) -> bool:
+    if isinstance(content, dict):
+        content = content.values()
+    elif not isinstance(content, _CONTAINERS):
+        return is_variable(content)
+    return depth < _DEPTH and any(_holds_variable(each, depth + 1) for each in content)
 
 
 def _is_large(content: Any) -> bool:

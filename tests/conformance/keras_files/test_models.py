@@ -195,7 +195,7 @@ def test_slots_known_by_index_go_to_no_other_layer(flavour, suffix, tmp_path):
     if flavour is keras or suffix == ".keras":  # the others of tf_keras have no names, or no slots
         with pytest.raises(RefusedError, match="another order") as refused:
             tfckpt.restore(path, build("b", "a"))
-        assert '{"optimizer": "reset"}' in str(refused.value)
+        assert 'optimizer="reset"' in str(refused.value)
     tfckpt.restore(path, build("b", "a"), policy={"optimizer": "reset"})
     path = save(build("a", "b", frozen=True), tmp_path, suffix)
     report = tfckpt.restore(path, build("a", "b", frozen=True))

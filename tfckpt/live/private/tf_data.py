@@ -7,6 +7,8 @@ a dataset draws from is unknown, and it counts as one that must be replayed.
 from __future__ import annotations
 
 import functools
+import threading
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -92,22 +94,37 @@ def shuffles_each_time(dataset: Any) -> bool:
     return bool(getattr(dataset, "_reshuffle_each_iteration", True))
 
 
+_noted: dict[Any, Any] = {}  # who notes each iterator, while somebody does → nothing
+_begun: list[Any] = []  # how an iterator begins without them
+_noting = threading.local()
+
+
 def on_each_iterator(note: Callable[[Any], object]) -> Callable[[], None]:
-    """Have ``note`` called with the dataset of each iterator; returns what ends that."""
-    ended, begin = [False], iterator_ops.OwnedIterator.__init__
+    """Have a method called with the dataset of each iterator; returns what ends that."""
+    weak = weakref.WeakMethod(note, _forget)
+    if not _begun:
+        _begun.append(iterator_ops.OwnedIterator.__init__)
+        iterator_ops.OwnedIterator.__init__ = _begin
+    _noted[weak] = None
+    return functools.partial(_forget, weak)
 
-    def begin_noted(self: Any, dataset: Any = None, *args: Any, **more: Any) -> None:
-        begin(self, dataset, *args, **more)
-        if dataset is not None and not ended[0]:
+
+def _begin(self: Any, dataset: Any = None, *args: Any, **more: Any) -> None:
+    _begun[0](self, dataset, *args, **more)
+    if dataset is None or getattr(_noting, "on", False):
+        return  # one that is made while another is noted is not the program's
+    _noting.on = True
+    try:
+        for note in filter(None, [weak() for weak in [*_noted]]):
             note(dataset)
+    finally:
+        _noting.on = False
 
-    def end() -> None:
-        ended[0] = True
-        if iterator_ops.OwnedIterator.__init__ is begin_noted:  # else another one calls it
-            iterator_ops.OwnedIterator.__init__ = begin
 
-    iterator_ops.OwnedIterator.__init__ = begin_noted
-    return end
+def _forget(weak: Any) -> None:
+    _noted.pop(weak, None)
+    if not _noted and iterator_ops.OwnedIterator.__init__ is _begin:  # else another one calls it
+        iterator_ops.OwnedIterator.__init__ = _begun.pop()
 
 
 @functools.cache
