@@ -176,6 +176,18 @@ def test_a_fit_that_fails_has_put_the_handlers_back(run, come) -> None:
     assert fit(model, 1, first.callback(verbose=0)) == [0]
 
 
+def test_after_an_eager_step_that_failed_another_fit_goes_on(run) -> None:
+    model, first = run(every_epochs=1)
+    fit(model, 1, first.callback(verbose=0))
+    model, second = run(every_epochs=1)
+    model.train_step = lambda data: 1 / 0
+    with pytest.raises(ZeroDivisionError) as failed:
+        fit(model, 2, second.callback(verbose=0))
+    model, third = run(every_epochs=1)
+    assert fit(model, 3, third.callback(verbose=0), shuffle=True) == [0, 1, 2]
+    assert failed.tb is not None  # it keeps the step, and what it watches, until here
+
+
 def test_of_two_fits_one_inside_the_other_both_save(run, come, tmp_path) -> None:
     model, outer = run(**SIGNALS)
     other, inner = runs_of(keras, tmp_path / "other")(**SIGNALS)

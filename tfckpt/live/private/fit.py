@@ -155,7 +155,8 @@ class EagerOperations:
         def note(kind: Any, inputs: Any, attrs: Any, *more: Any, **named: Any) -> None:
             name = kind.decode() if isinstance(kind, bytes) else str(kind)
             given = dict(zip(attrs[::2], attrs[1::2], strict=False)) if attrs else {}
-            found.add((name, given.get("seed"), given.get("seed2")))
+            one, two = (given.get(key) for key in ("seed", "seed2"))  # of a graph: messages
+            found.add((name, getattr(one, "i", one), getattr(two, "i", two)))
 
         op_callbacks.add_op_callback(note)
         # Also where an error ends the step.
