@@ -190,12 +190,12 @@ def test_what_is_not_written_to_its_end_names_nobody(directory: Path) -> None:
 
 
 def test_a_file_that_a_dead_process_left_is_taken_over(directory: Path, caplog) -> None:
-    caplog.set_level("INFO", logger="absl")
+    caplog.set_level("DEBUG", logger="absl")
     (directory / LOCK_FILE).write_bytes(signed(pid=4711, command="x" * 1000))
     assert WriterLock(str(directory)).acquire()
     assert json.loads((directory / LOCK_FILE).read_text())["pid"] == os.getpid()
     (message,) = caplog.messages
-    assert "the lock left by process 4711" in message
+    assert "the lock was last held by process 4711" in message
 
 
 def test_a_moved_directory_is_let_go_and_a_deleted_file_made_again(directory: Path) -> None:
