@@ -220,13 +220,6 @@ def _tables(k):
     return k.Model([words, numbers], k.layers.Dense(2)(both))
 
 
-def _adapted_tables(k):
-    x = k.Input((), dtype="string")
-    layer = k.layers.TextVectorization(output_sequence_length=4)
-    layer.adapt(["d e f", "f g"])
-    return k.Model(x, k.layers.Dense(1)(k.layers.Embedding(9, 2)(layer(x))))
-
-
 def _preprocessed(k):
     layers = [k.layers.Normalization(), k.layers.Discretization(num_bins=3, output_mode="one_hot")]
     for layer in layers:
@@ -392,7 +385,6 @@ MODELS: dict[str, Build] = {
     "frozen_blocks": _frozen_blocks,
     "frozen_wrapped": lambda k: _frozen(_wrapped(k), 0, 2),
     "tables": _tables,
-    "adapted_tables": _adapted_tables,
     "preprocessed": _preprocessed,
     "scalar_first": _scalar_first,
     "called_model": lambda k: stack(

@@ -143,7 +143,7 @@ def _differ(old: _Optimizer, new: _Optimizer) -> str:
     if old.batches and new.batches and old.batches != new.batches:
         each = f"{new.batches} batches in the model, and of {old.batches} in the checkpoint"
         return f"an update of {new.path!r} is of {each}"
-    if (old.slots ^ new.slots) - _without_effect(new):
+    if (old.slots ^ new.slots) - _without_effect(old, new):
         live, stored = (", ".join(sorted(each.slots)) or "no slots" for each in (new, old))
         return f"{new.path!r} keeps {live} in the model and {stored} in the checkpoint"
     return ""
@@ -152,13 +152,13 @@ def _differ(old: _Optimizer, new: _Optimizer) -> str:
 def _differ_for(old: _Optimizer, new: _Optimizer, stored: str, live: str) -> str:
     """Why the slots of one variable differ: Muon has other ones for what Adam trains in it."""
     there, here = old.of_variable[stored], new.of_variable[live]
-    if not (there ^ here) - _without_effect(new):
+    if not (there ^ here) - _without_effect(old, new):
         return ""
     slots, others = (", ".join(sorted(each)) for each in (here, there))
     return f"{new.path!r} keeps {slots} of this variable in the model, {others} in the checkpoint"
 
 
-def _without_effect(optimizer: _Optimizer) -> frozenset[str]:
+def _without_effect(old: _Optimizer, new: _Optimizer) -> frozenset[str]:
     """The slots that may begin as in a new optimizer beside others that are restored."""
-    more = OPTIMIZERS[optimizer.name].more if optimizer.name in OPTIMIZERS else ()
-    return AT_ZERO | {AVERAGE} | {*more}
+    known = old.name and new.name in OPTIMIZERS
+    return AT_ZERO | {AVERAGE} | {*(OPTIMIZERS[new.name].more if known else ())}
