@@ -11,9 +11,11 @@ import tensorflow as tf
 from zoo.restores import WRITERS, same, stack, written
 
 import tfckpt
+from tfckpt.core.inventory import Entry, Inventory, Role
 from tfckpt.live.building import build_for
 from tfckpt.live.inventory import collect
-from tfckpt.planning import Status
+from tfckpt.planning import Status, make_plan
+from tfckpt.policy import Policy
 
 ANEW: dict[str, Any] = {"optimizer": "reset"}
 EVERY_WEIGHT: dict[str, Any] = {"include": ["model/**"]}
@@ -146,6 +148,25 @@ def test_slots_of_a_variable_are_those_of_one_rule(tmp_path) -> None:
         tfckpt.restore(path, new)
     assert found.value.suggestion.optimizer.slots == "reset"
     assert tfckpt.restore(path, muon("first")).plan.errors == ()
+
+
+def test_a_slot_begins_as_new_only_where_both_classes_are_known() -> None:
+    """RMSprop may have a momentum; another class that has no such slot may be meant."""
+
+    def side(cls: str, *slots: str) -> Inventory:
+        slot_of = {f"opt/{slot}/m/w": slot for slot in slots}
+        entries = {
+            name: Entry(name, Role.SLOT, "float32", (2,), slot=slot, of="m/w")
+            for name, slot in slot_of.items()
+        }
+        weight = Entry("m/w", Role.WEIGHT, "float32", (2,))
+        return Inventory("", {"m/w": weight, **entries}, optimizers={"opt": cls})
+
+    live = side("rm_sprop", "velocity", "momentum")
+    for cls, suspect in (("rm_sprop", 0), ("", 1)):
+        plan = make_plan(Policy(), side(cls, "velocity"), live)
+        found = {each.name for each in plan.steps if each.status is Status.SUSPECT}
+        assert ("opt/velocity/m/w" in found) == suspect
 
 
 def gan(k: Any, rate: float, *, built: bool = True) -> Any:
