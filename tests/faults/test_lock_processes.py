@@ -46,8 +46,11 @@ def release():
     return WriterLock(sys.argv[1]).release()
 
 def fork():
+    begun, begins = os.pipe()
     if not (child := os.fork()):
+        os.write(begins, b"!")
         signal.pause()
+    os.read(begun, 1)  # until then its copy of the lock is open
     return child
 
 def spawn():
