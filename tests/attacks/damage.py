@@ -40,10 +40,11 @@ def _file(name: str) -> Any:
     return change
 
 
-def _forged_index(rng: random.Random, directory: Path) -> None:
+def forge_index(rng: random.Random, directory: Path) -> None:
+    """The newest index is another, its checksums valid; a record vouches for it, or is gone."""
     from tfckpt.stored.bundles.table import read_table
 
-    index = directory / f"{NEWEST}.index"
+    index = max(directory.rglob("*.index"))
     pairs = list(read_table(index.read_bytes(), str(index)))
     bounds = [pairs[-1][0]]
     if rng.randrange(2):
@@ -58,8 +59,8 @@ def _forged_index(rng: random.Random, directory: Path) -> None:
         pairs[victim] = (key, value)
         block = plain_block(pairs)
     index.write_bytes(table([block], bounds))
-    record = directory / f"{NEWEST}{RECORD}"
-    vouching = rng.randrange(3)
+    record = index.with_suffix(RECORD)
+    vouching = rng.randrange(3) * record.exists()
     if vouching == 1:
         record.unlink()
     elif vouching == 2:
@@ -68,17 +69,18 @@ def _forged_index(rng: random.Random, directory: Path) -> None:
         record.write_bytes(sealed_record(tree))
 
 
-def _forged_record(rng: random.Random, directory: Path) -> None:
-    record = directory / f"{NEWEST}{RECORD}"
+def forge_record(rng: random.Random, directory: Path) -> None:
+    """The newest record says something else, its checksum valid."""
+    record = max(directory.glob(f"*{RECORD}"))
     tree = json.loads(record.read_bytes())
     tree.pop("sha256")
     for _ in range(rng.choice((1, 1, 1, 2, 5))):
-        _alter(rng, tree)
+        alter(rng, tree)
     record.write_bytes(sealed_record(tree))
 
 
-def _alter(rng: random.Random, tree: Any) -> None:
-    """One place anywhere in it gets another value, loses it, or gets one more."""
+def alter(rng: random.Random, tree: Any) -> None:
+    """One place anywhere in a tree of JSON has another value, is gone, or there is one more."""
     holders, waiting = list[Any](), [tree]
     while waiting:
         one = waiting.pop()
@@ -125,11 +127,11 @@ def _cyclic(tree: Any) -> bool:
 
 _KINDS = {
     "index": _file(f"{NEWEST}.index"),
-    "forged index": _forged_index,
+    "forged index": forge_index,
     "data": _file(f"{NEWEST}.data-00000-of-00001"),
     "state file": _file("checkpoint"),
     "record": _file(f"{NEWEST}{RECORD}"),
-    "forged record": _forged_record,
+    "forged record": forge_record,
 }
 KINDS = tuple(_KINDS)
 
