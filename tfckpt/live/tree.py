@@ -59,6 +59,8 @@ _FEATURES = frozenset(
     )
 )
 
+_DEEP = 50  # objects of plain TensorFlow nested deeper than this wait, so that no stack overflows
+
 
 class Tree:
     """The nodes of a set of live objects, each object once."""
@@ -72,6 +74,8 @@ class Tree:
         self.keras = False
         self._nodes: dict[int, Node] = {}
         self._keep: list[Any] = []
+        self._depth = self._within_keras = 0
+        self._waiting: list[tuple[Any, Node]] = []
         self._copied: set[int] = set()
         self.variables: list[Any] = []
         self.others: list[Any] = []  # objects other than variables that are values
@@ -107,7 +111,11 @@ class Tree:
             return self._delegated(obj, role)
         node = Node(NodeKind.GROUP)
         self._remember(obj, node)
+        self._depth += 1
         self._fill(obj, node, flavor)
+        while self._depth == 1 and self._waiting:
+            self._children(*self._waiting.pop())
+        self._depth -= 1
         return node
 
     def _fill(self, obj: Any, node: Node, flavor: Flavor | None) -> None:
@@ -116,8 +124,24 @@ class Tree:
             self.optimizers.append((obj, node))
             optimizers.describe(self, obj, node)
         elif flavor is not None:
+            self._within_keras += 1  # a layer looks at what is below it
             self._keras(obj, node, flavor)
-        elif isinstance(obj, dict):
+            self._within_keras -= 1
+        elif not isinstance(obj, (dict, list, tuple)) and (
+            serializes(obj) or (self._savers and has_saver(obj))
+        ):
+            iterator = isinstance(obj, tf.data.Iterator)
+            node.role = Role.ITERATOR if iterator else Role.OBJECT
+            node.kind, node.value = NodeKind.VALUE, obj
+            self.others.append(obj)
+        elif self._depth > _DEEP and not self._within_keras:
+            self._waiting.append((obj, node))
+        else:
+            self._children(obj, node)
+
+    def _children(self, obj: Any, node: Node) -> None:
+        """Walk what a list, a dict or an object of plain TensorFlow holds."""
+        if isinstance(obj, dict):
             node.kind = NodeKind.LIST
             for key, value in obj.items():
                 self.attach(node, str(key), value)
@@ -126,7 +150,12 @@ class Tree:
             for index, value in enumerate(obj):
                 self.attach(node, str(index), value)
         else:
-            self._trackable(obj, node)
+            self.plain.append((obj, node))
+            for edge, child in sorted(tf.train.TrackableView.children(obj).items()):
+                if is_variable(child):
+                    node.children.append((escaped(edge), self.variable(child)))
+                else:
+                    self.attach(node, edge, child)
 
     def attach(self, parent: Node, edge: str, obj: Any) -> None:
         """Add an object below a node, if it can hold a value."""
@@ -175,20 +204,6 @@ class Tree:
             if node.role in (Role.OBJECT, Role.ITERATOR):
                 node.value = obj  # TensorFlow's object graph has this one
         return node
-
-    def _trackable(self, obj: Any, node: Node) -> None:
-        if serializes(obj) or (self._savers and has_saver(obj)):
-            iterator = isinstance(obj, tf.data.Iterator)
-            node.role = Role.ITERATOR if iterator else Role.OBJECT
-            node.kind, node.value = NodeKind.VALUE, obj
-            self.others.append(obj)
-            return
-        self.plain.append((obj, node))
-        for edge, child in sorted(tf.train.TrackableView.children(obj).items()):
-            if is_variable(child):
-                node.children.append((escaped(edge), self.variable(child)))
-            else:
-                self.attach(node, edge, child)
 
     def _keras(self, obj: Any, node: Node, flavor: Flavor) -> None:
         if isinstance(obj, flavor.metric):
