@@ -216,7 +216,7 @@ FILES: Mapping[str, Row] = {
     "TF format": Row(STACK, save=by.weights("m"), flavours=LEGACY),
     "TF format, not compiled": Row(STACK, PLAIN, by.weights("m"), left=OPTIMIZER, flavours=LEGACY),
     "SavedModel": Row(plain(shape="functional"), save=by.exported),
-    "SavedModel of a module": Row(of.module(), save=by.exported, flavours=KERAS3, **ASKED),
+    "SavedModel of a module": Row(of.module(), save=by.exported, flavours=KERAS3),
     "copied": Row(STACK, save=by.copied("best")),
     "copied, drop-in": Row(STACK, save=by.copied("best"), call=by.drop_in),
     "renamed": Row(STACK, save=by.copied("final-3", move=True)),

@@ -15,6 +15,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.core.inventory import weak_base
+from tfckpt.stored.formats.keras_layers import KERAS_BASES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -39,8 +40,15 @@ def sequence_names(
             (long if long and not weak_base(short, reader.bases) else short, short)
             for long, short in slashed_names(scopes)
         ]
-    # Keras 3 builds the layers of a sequential model in its scope, all other layers in none.
+    # Keras 3 builds the layers of a sequential model in its scope, all other layers in none. But if
+    # the call of another model builds it, the only scope is that one's.
+    if INNER in edges:
+        scopes = [[x for x in each if len(x.path) > 1 or _keras_name(x.path)] for each in scopes]
     return [(name, "") for name in layer_names(scopes, 1 if INNER in edges else 0)]
+
+
+def _keras_name(path: Path) -> bool:
+    return bool(path) and bool(weak_base(path[0], KERAS_BASES))
 
 
 def listed_names(reader: GraphReader, layers: list[int]) -> list[tuple[str, str]]:

@@ -112,7 +112,10 @@ class GraphReader:
             has_keyword = live is None or edge in live  # else an attribute of the root object
             if has_keyword and node.kind is NodeKind.VALUE and node.role is Role.WEIGHT:
                 node.role = Role.STATE
-        promote_optimizer(roots)
+        kinds = {root.component: root.kind for root in (live or {}).values()}
+        models = {names.MODEL} & roots.keys() if kinds.get(names.MODEL, names.MODEL) else set()
+        if models:
+            promote_optimizer(roots)
         for index, node in self._optimizers:
             OptimizerGraph(self, index, node).finish()
         self._orphans(roots)
@@ -125,7 +128,7 @@ class GraphReader:
                 if node and node.kind is NodeKind.SEQUENCE
             ]
         )
-        return roots, {component for component in roots if component == names.MODEL}
+        return roots, models
 
     def _call_by_attribute(self) -> None:
         """Label the layers that attributes lead to, but no model or list."""

@@ -11,7 +11,8 @@ encoder when it is restored alone.
 In a graph of plain TensorFlow, without a common keyword, a lone live model corresponds to the
 object that shares most of its attributes and layers, the root or one of its children; if none
 shares any, to the only object that looks like a Keras model. If several or none do, each object
-keeps its keyword, and a policy may rename it.
+keeps its keyword, and a policy may rename it. A lone module of plain TensorFlow corresponds to the
+root in the same way, and to no other keyword than its own.
 """
 
 from __future__ import annotations
@@ -69,18 +70,27 @@ def live_roots(
 def _from_live(
     reader: GraphReader, children: Mapping[str, int], live: Mapping[str, Root]
 ) -> dict[str, str]:
-    models = [keyword for keyword, root in live.items() if root.kind == MODEL]
-    if len(models) != 1:
+    keyword = _lone(live)
+    edge = None if keyword is None else _model_edge(reader, children, keyword, live)
+    if keyword is None or edge is None or (edge not in {MODEL, keyword, ""} and MODEL in children):
         return _by_keyword(children, live)
-    (keyword,) = models
-    edge = _model_edge(reader, children, keyword, live)
-    if edge is None or (edge not in {MODEL, keyword, ""} and MODEL in children):
+    if edge and live[keyword].kind != MODEL:
         return _by_keyword(children, live)
-    components = {edge: MODEL}
+    components = {edge: live[keyword].component}
     for other, root in live.items():
         if other and other != keyword and other in children and other != edge:
             components[other] = root.component
+    if not edge and live[keyword].kind != MODEL:
+        return components  # an optimizer that the root leads to is the module's
     return components | _lone_optimizer(reader, children, components)
+
+
+def _lone(live: Mapping[str, Root]) -> str | None:
+    """The keyword of the lone model, or else of the lone module; None if there are several."""
+    models = [keyword for keyword, root in live.items() if root.kind == MODEL]
+    modules = [keyword for keyword, root in live.items() if not root.kind and root.parts]
+    found = models or modules
+    return found[0] if len(found) == 1 and (models or found[0]) else None
 
 
 def _guess(reader: GraphReader, children: Mapping[str, int]) -> dict[str, str]:
@@ -96,7 +106,7 @@ def _guess(reader: GraphReader, children: Mapping[str, int]) -> dict[str, str]:
 
 def _by_keyword(children: Mapping[str, int], live: Mapping[str, Root]) -> dict[str, str]:
     hint = {keyword: root.component for keyword, root in live.items()}
-    if "" in hint and hint[""] and hint[""] not in children:
+    if "" in hint and hint[""] not in children:
         return hint
     # A lone optimizer may have different keywords in the model and in the checkpoint.
     return {k: c for k, c in hint.items() if k in children or (k and c not in children)}
@@ -210,9 +220,11 @@ def by_creation(inventory: Inventory) -> Inventory:
 def _targets(inventory: Inventory, live: Mapping[str, Root]) -> dict[str, str]:
     """Stored first component, or path of an attribute of the root object → its new name."""
     stored, taken = inventory.roots, {root.component for root in live.values()}
-    targets = _parts_of_root(inventory, live)
+    targets = _parts_of_root(inventory, live) | _root_as_module(inventory, live)
     # Common keywords come first: the others must not take their names.
     for keyword, root in sorted(stored.items(), key=lambda item: item[0] not in live):
+        if not root.component:
+            continue
         if keyword in live and live[keyword].component:
             targets[root.component] = live[keyword].component
             continue
@@ -243,6 +255,18 @@ def _parts_of_root(inventory: Inventory, live: Mapping[str, Root]) -> dict[str, 
         ):
             targets[path] = live[keyword].component
     return targets
+
+
+def _root_as_module(inventory: Inventory, live: Mapping[str, Root]) -> dict[str, str]:
+    """The attributes of a stored root object, below the lone live module that it is."""
+    root, keyword = inventory.roots.get(""), _lone(live)
+    if root is None or root.component or not keyword or keyword in inventory.roots:
+        return {}
+    tops = {name.partition("/")[0] for name in (*inventory.entries, *inventory.aliases)}
+    parts = tops - {root.component for root in inventory.roots.values()}
+    if not parts & live[keyword].parts:
+        return {}
+    return {part: f"{live[keyword].component}/{part}" for part in ("", *parts)}
 
 
 def _below(inventory: Inventory, path: str) -> set[str]:
@@ -298,7 +322,7 @@ class Move:
         )
 
     def _name(self, name: str) -> str:
-        moved = rebased(name, self._heads)
+        moved = rebased(name, self._heads) if name else self._heads.get("")
         return name if moved is None else moved
 
     def _entry(self, entry: Entry) -> Entry:
