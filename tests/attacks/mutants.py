@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 MEMORY = 320 << 20  # what one mutant may take: `limits.SMALL`, and a copy of small parts
 ADDRESSES = 2 << 30  # what the process may map beside what it has at its start
 SECONDS = 20  # of processor time
-BATCH = 250
+BATCH = 100
 ORBAX = Path(__file__).resolve().parents[1] / "golden" / "orbax" / "tensorflow" / "3"
 EXTREME = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 1 << 24, (1 << 31) - 1, 1 << 31, (1 << 32) - 1)
 EXTREME += (1 << 40, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)
@@ -378,28 +378,25 @@ def _status(field: str) -> int:
 
 
 def run(
-    server: ForkServer, paths: dict[str, str], seed: int, count: int, *, batch: int = BATCH
+    server: ForkServer, paths: dict[str, str], seed: int, numbers: Iterable[int]
 ) -> tuple[dict[str, Counter[str]], list[str]]:
-    """The endings by container of ``count`` mutants of each; and the faults."""
+    """The endings by container of the mutants of these numbers; and the faults."""
     endings: dict[str, Counter[str]] = {name: Counter() for name in paths}
     faults = list[str]()
-    waiting = [
-        (name, [*range(start, min(start + batch, count))])
-        for start in range(0, count, batch)
-        for name in paths
-    ]
+    waiting = [(name, [*numbers]) for name in paths]
     while waiting:
         requests = [("attacks.mutants:mutants", n, paths[n], seed, which) for n, which in waiting]
-        outcomes = server.run_many(requests, timeout=20 + 4.0 * batch)
+        most = max(len(which) for _, which in waiting)
+        outcomes = server.run_many(requests, timeout=60 + 4.0 * most)
         again = []
-        for (name, numbers), outcome in zip(waiting, outcomes, strict=True):
+        for (name, which), outcome in zip(waiting, outcomes, strict=True):
             if outcome.value is None:
                 begun = [word for word in outcome.output.split() if word.isdecimal()]
                 assert begun, outcome
                 last = int(begun[-1])
                 faults.append(f"{name} {last}: {outcome.error}\n{outcome.output[-3000:]}")
                 endings[name]["died"] += 1
-                rest = [n for n in numbers if n != last]
+                rest = [n for n in which if n != last]
                 again += [(name, rest)] if rest else []
                 continue
             for number, ending, fault in outcome.value:
@@ -414,16 +411,23 @@ def main(count: int, seed: int, words: list[str]) -> int:
     from zoo.forkserver import ForkServer
 
     names = [name for name in CONTAINERS if not words or name in words]
-    began = time.monotonic()
+    began, ended, faults = time.monotonic(), {name: Counter[str]() for name in names}, 0
+    each = -(-count // len(names))
     with tempfile.TemporaryDirectory() as directory:
         paths = write_all(Path(directory), names)
         with ForkServer(preload=("tensorflow", "keras", "tfckpt", "attacks.mutants")) as server:
-            endings, faults = run(server, paths, seed, -(-count // len(names)))
-    print(f"seed {seed}, {time.monotonic() - began:.0f} s")
-    for name, ended in endings.items():
-        print(f"{name:12} {ended.total():6}", *(f"{n} {how}" for how, n in sorted(ended.items())))
-    print(*faults, sep="\n\n")
-    return len(faults)
+            for start in range(0, each, BATCH):
+                numbers = range(start, min(start + BATCH, each))
+                endings, found = run(server, paths, seed, numbers)
+                faults += len(found)
+                for name in names:
+                    ended[name].update(endings[name])
+                print(f"{sum(map(Counter.total, ended.values()))} of {each * len(names)}", *found)
+                sys.stdout.flush()
+    print(f"seed {seed}, {time.monotonic() - began:.0f} s, {faults} faults")
+    for name, how in ended.items():
+        print(f"{name:12} {how.total():6}", *(f"{n} {end}" for end, n in sorted(how.items())))
+    return faults
 
 
 if __name__ == "__main__":

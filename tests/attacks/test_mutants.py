@@ -15,7 +15,7 @@ SEED = 20261129
 def test_no_mutant_aborts_hangs_fills_the_memory_or_lies(server, tmp_path, count: int) -> None:
     print(f"seed {SEED}: {count} of each container")
     paths = mutants.write_all(tmp_path, mutants.CONTAINERS)
-    endings, faults = mutants.run(server, paths, SEED, count)
+    endings, faults = mutants.run(server, paths, SEED, range(count))
     assert not faults, "\n\n".join(faults)
     for name, ended in endings.items():
         assert ended.total() == count, name
