@@ -32,7 +32,7 @@ from tfckpt.policy.load import has_config_name
 from tfckpt.policy.messages import show_value
 from tfckpt.run import Run
 from tfckpt.stored.commits.discovery import listed
-from tfckpt.stored.io.explain import PathMeaning, meaning_of, not_found, shown
+from tfckpt.stored.io.explain import What, not_found, shown, what_is
 from tfckpt.stored.io.files import LOCAL, absolute, files_of
 from tfckpt.training.moment import check_step
 from tfckpt.training.resumption import plan_from, restore_from, warn_of
@@ -65,7 +65,7 @@ def from_config(config: ConfigSource, model: Any = None, /, **objects: Any) -> R
     'ckpt-1'
     """
     path, meant = _meaning_of(config)
-    if path is not None and any(meant):
+    if path is not None and meant is not None:
         hint = (
             f"to restore from it once, call `tfckpt.restore({path!r}, model=model)`; a config says "
             "`restore: {path: …}` or `restore: {directory: …}`"
@@ -218,7 +218,7 @@ def _arguments(
     call = f"{name}(source, model=model)"
     path, meant = _meaning_of(source)
     keys, objects = keys_and_objects(objects)
-    if path is not None and any(meant):
+    if path is not None and meant is not None:
         policy = _policy(one_policy(given["policy"], keys))
         found = _source_at(path, meant, policy, given["select"])
         objects = _objects(call, model, objects)
@@ -239,17 +239,14 @@ def _arguments(
     return _Arguments(config, objects, Checkpoint(**objects).save_counter)
 
 
-def _meaning_of(source: object) -> tuple[str | None, PathMeaning]:
-    """The path, if it is one; and whether of a checkpoint or of a directory, or of a config."""
+def _meaning_of(source: object) -> tuple[str | None, What | None]:
+    """The path, if it is one; and what it is, if that is a checkpoint or a directory, no config."""
     path = os.fspath(source) if isinstance(source, str | os.PathLike) else None
-    if path is None or has_config_name(path):
-        return path, PathMeaning()
-    return path, meaning_of(path, files_of(path))
+    what = None if path is None or has_config_name(path) else what_is(path, files_of(path))
+    return path, what if what and (what.checkpoint or what.directory) else None
 
 
-def _source_at(
-    path: str, meant: PathMeaning, policy: Policy, select: Any
-) -> Config | RestoreSource:
+def _source_at(path: str, meant: What, policy: Policy, select: Any) -> Config | RestoreSource:
     """A checkpoint, or the config that restores one of a directory."""
     if meant.directory:
         selected = {} if select is None else {"select": select}

@@ -134,3 +134,16 @@ def test_a_module_takes_nothing_of_another(writer, saved, tmp_path):
     with pytest.raises(RefusedError, match=r"model/c"):
         tfckpt.restore(path, new)
     assert (float(new.a), float(new.c)) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("writer", [tf.train, tfckpt], ids=["tf", "tfckpt"])
+def test_an_attribute_of_a_root_is_restored_by_its_name(writer, tmp_path):
+    old, new, whole = Block(2), Block(2), Block(2)
+    old.model, whole.model = Block(2), Block(2)
+    path = writer.Checkpoint(old).save(str(tmp_path / "ckpt"))
+    tfckpt.restore(path, model=new, include=["model/**"])
+    np.testing.assert_array_equal(new.w, old.model.w)
+    np.testing.assert_array_equal(new._b, old.model._b)
+    tfckpt.restore(path, whole)
+    np.testing.assert_array_equal(whole.w, old.w)
+    np.testing.assert_array_equal(whole.model.w, old.model.w)

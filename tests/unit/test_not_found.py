@@ -21,7 +21,7 @@ from tfckpt.errors import (
     UnsupportedCheckpointError,
 )
 from tfckpt.stored.formats.open import open_checkpoint
-from tfckpt.stored.io.explain import look, meaning_of
+from tfckpt.stored.io.explain import look, what_is
 from tfckpt.stored.io.files import LOCAL, LocalFiles
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ def test_a_path_is_a_checkpoint_or_not() -> None:
     touch("checkpoint", content=b'model_checkpoint_path: "a"')
     touch("odd", content=b"\x89HDF\r\n\x1a\n\0")
     paths = ("ckpt-1", "checkpoint", "lost.keras", "odd", "ckpt-1.index", "config", "nowhere")
-    assert [any(meaning_of(path, LOCAL)) for path in paths] == [True] * 5 + [False] * 2
+    assert [bool(what_is(path, LOCAL).checkpoint) for path in paths] == [True] * 5 + [False] * 2
 
 
 # Parts of checkpoints, and what is none

@@ -7,13 +7,12 @@ reason. If none can be read, that is an error, distinct from the one for an empt
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.errors import CheckpointError, CheckpointNotFoundError, DamagedCheckpointError
 from tfckpt.stored.formats.open import open_checkpoint
-from tfckpt.stored.io.explain import SAVED_MODELS, orbax_step
-from tfckpt.stored.io.files import files_of, join
+from tfckpt.stored.io.explain import what_is
+from tfckpt.stored.io.files import files_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -70,9 +69,4 @@ def checkpoints_in(path: str) -> list[CheckpointInfo]:
 
 def is_checkpoint(path: str) -> bool:
     """Whether the path is that of a checkpoint, not of a directory of checkpoints."""
-    files = files_of(path)
-    is_dir = files.is_dir(path) if "://" in path else Path(path).is_dir()  # follows links
-    if files.exists(f"{path}.index") or not is_dir:
-        return True
-    saved_model = any(files.exists(join(path, name)) for name in SAVED_MODELS)
-    return saved_model or bool(orbax_step(path, files))
+    return not what_is(path, files_of(path)).directory

@@ -12,11 +12,19 @@ from typing import TYPE_CHECKING
 
 from tfckpt.core.gc_pause import gc_paused
 from tfckpt.errors import CheckpointError, DamagedCheckpointError
-from tfckpt.stored.bundles.bundle import index_path
 from tfckpt.stored.bundles.keys import OBJECT_GRAPH
 from tfckpt.stored.formats.checkpoint import Opening, StoredCheckpoint
-from tfckpt.stored.formats.tensorflow import is_saved_model, open_bundle
-from tfckpt.stored.io.explain import KERAS_FILES, SUFFIX, VARIABLES, is_unzipped, orbax_step
+from tfckpt.stored.formats.tensorflow import open_bundle
+from tfckpt.stored.io.explain import (
+    BUNDLE,
+    KERAS_FILES,
+    ORBAX,
+    SAVED_MODEL,
+    SUFFIX,
+    UNZIPPED,
+    VARIABLES,
+    what_is,
+)
 from tfckpt.stored.io.files import LOCAL, Files
 
 if TYPE_CHECKING:
@@ -55,24 +63,25 @@ _PEEK = 16
 
 def _opener(path: str, files: Files) -> Callable[[str, Opening], StoredCheckpoint]:
     """What opens the format of a path; that of bundles explains the problem if none matches."""
-    indexed = files.exists(index_path(path))
-    if indexed and not path.endswith(VARIABLES):
-        return open_bundle
-    if is_saved_model(path.removesuffix(VARIABLES) if indexed else path, files):
+    kind = what_is(path, files).kind
+    if kind == BUNDLE and path.endswith(VARIABLES):
+        inside = what_is(path.removesuffix(VARIABLES), files).kind
+        kind = SAVED_MODEL if inside == SAVED_MODEL else kind
+    if kind == SAVED_MODEL:
         from tfckpt.stored.formats.saved_model import open_saved_model
 
         return open_saved_model
-    if indexed or SUFFIX.search(path):
-        return open_bundle
-    head = _head(path, files)
-    if head is None and is_unzipped(path, files):
+    if kind == UNZIPPED:
         from tfckpt.stored.formats.keras_files import open_unzipped
 
         return open_unzipped
-    if head is None and orbax_step(path, files):
+    if kind == ORBAX:
         from tfckpt.stored.formats.orbax import open_orbax
 
         return open_orbax
+    if kind == BUNDLE or SUFFIX.search(path):
+        return open_bundle
+    head = _head(path, files)
     if head == b"" and path.endswith(KERAS_FILES):
         hint = "The writer may have been interrupted; save or copy the file again."
         raise DamagedCheckpointError("is an empty file", path=path, hint=hint)

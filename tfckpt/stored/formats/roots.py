@@ -127,7 +127,7 @@ def _model_edge(
     if keyword and keyword in candidates and shared[keyword] >= root:
         return keyword
     most = max(shared.values(), default=0)
-    if is_model(reader, 0) or root > most:
+    if root > most or (is_model(reader, 0) and live[keyword].kind == MODEL):
         return ""
     nearest = [edge for edge, count in shared.items() if count == most]
     if not most:
@@ -264,9 +264,11 @@ def _root_as_module(inventory: Inventory, live: Mapping[str, Root]) -> dict[str,
         return {}
     tops = {name.partition("/")[0] for name in (*inventory.entries, *inventory.aliases)}
     parts = tops - {root.component for root in inventory.roots.values()}
-    if not parts & live[keyword].parts:
+    component, live_parts = live[keyword].component, live[keyword].parts
+    attribute = _below(inventory, component) & live_parts if component in parts else set()
+    if len(parts & live_parts) <= len(attribute):
         return {}
-    return {part: f"{live[keyword].component}/{part}" for part in ("", *parts)}
+    return {part: f"{component}/{part}" for part in ("", *parts)}
 
 
 def _below(inventory: Inventory, path: str) -> set[str]:

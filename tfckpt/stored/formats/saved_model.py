@@ -19,9 +19,9 @@ from tfckpt.core.optimizer_names import optimizer_class
 from tfckpt.errors import CheckpointError, DamagedCheckpointError
 from tfckpt.stored.bundles.bundle import index_path
 from tfckpt.stored.formats.keras_config import mapping, text
-from tfckpt.stored.formats.tensorflow import SAVED_MODEL, open_bundle
+from tfckpt.stored.formats.tensorflow import open_bundle
 from tfckpt.stored.io import limits
-from tfckpt.stored.io.explain import VARIABLES
+from tfckpt.stored.io.explain import SAVED_MODEL, VARIABLES
 from tfckpt.stored.io.files import content, join
 from tfckpt.stored.io.messages import DecodeError, KerasMetadata, SavedModel
 

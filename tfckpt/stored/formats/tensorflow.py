@@ -16,8 +16,7 @@ from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.bundles.keys import OBJECT_GRAPH
 from tfckpt.stored.commits import record_file
 from tfckpt.stored.formats.checkpoint import StoredCheckpoint
-from tfckpt.stored.io.explain import SAVED_MODELS
-from tfckpt.stored.io.files import join
+from tfckpt.stored.io.explain import SAVED_MODEL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
     from tfckpt.core.inventory import Inventory, Root
     from tfckpt.stored.formats.checkpoint import Opening
     from tfckpt.stored.formats.saved_model import Metadata
-    from tfckpt.stored.io.files import Files
-
-SAVED_MODEL = "saved_model"
 
 
 def open_bundle(
@@ -66,10 +62,6 @@ def open_bundle(
         raise
     graph = bundle if OBJECT_GRAPH in bundle.entries else None
     return StoredCheckpoint(prefix, inventory, bundle, kind or detected, record, graph)
-
-
-def is_saved_model(directory: str, files: Files) -> bool:
-    return any(files.exists(join(directory, name)) for name in SAVED_MODELS)
 
 
 def _same_roots(stored: Mapping[str, Root], live: Mapping[str, Root]) -> bool:

@@ -62,12 +62,23 @@ _WRITERS: tuple[tuple[str | tuple[str, ...], str], ...] = (
 )
 _BACKUP_OF_TF_KERAS = "chief"  # tf_keras/src/distribute/worker_training_state.py
 _V1 = "TF1's Saver, format version 1"
-_ORBAX = {"_CHECKPOINT_METADATA", "_METADATA", "manifest.ocdbt"}
+_ORBAX_FILES = {"_CHECKPOINT_METADATA", "_METADATA", "manifest.ocdbt"}
 # In each step that keras/src/callbacks/orbax_checkpoint.py writes.
 ORBAX_TREE = "pytree"
 _ORBAX_STEP = {"_CHECKPOINT_METADATA", ORBAX_TREE}
 # Of a `.keras` archive that was unzipped, or saved so, beside the weights.
 _UNZIPPED = {"config.json", "metadata.json"}
+# What a path may be → what it is called.
+BUNDLE, SAVED_MODEL, UNZIPPED, ORBAX = "bundle", "saved_model", "unzipped", "orbax"
+DIRECTORY, FILE = "directory", "file"
+CALLED = {
+    BUNDLE: "a checkpoint",
+    SAVED_MODEL: "a SavedModel",
+    UNZIPPED: "an unzipped .keras archive",
+    ORBAX: "a step of Keras's OrbaxCheckpoint",
+    DIRECTORY: "a directory",
+    FILE: "a file",
+}
 _ABSENT, _EMPTY = "does not exist", "is empty"
 _PEEK = 1024
 _PLAIN = re.compile(r"[\w/.][\w/.-]*")  # needs no quotes in YAML
@@ -170,43 +181,43 @@ def look(path: str, files: Files) -> Findings:
     return Findings(path, state, tuple(others), fresh)
 
 
-class PathMeaning(NamedTuple):
-    """What a path means: a checkpoint, a directory of them, or neither, such as a text file.
+class What(NamedTuple):
+    """What lies at a path, or is meant by one at which nothing lies.
 
     Attributes:
-        checkpoint: its path; of Orbax's directories that of a step; "" for none.
-        directory: whether it is a directory of checkpoints.
+        kind: a key of :data:`CALLED`; ``DIRECTORY`` is one of any number of checkpoints.
+        checkpoint: the path to restore from; of Orbax's directories that of a step; "" for none.
         names: of what is in a directory.
     """
 
+    kind: str
     checkpoint: str = ""
-    directory: bool = False
     names: Collection[str] = ()
 
+    @property
+    def directory(self) -> bool:
+        return self.kind == DIRECTORY
 
-def meaning_of(path: str, files: Files) -> PathMeaning:
+
+def what_is(path: str, files: Files) -> What:
     """What a path means, by what is there; where nothing is, by names that only checkpoints have.
 
     In a store nothing but a checkpoint or a directory is meant, so that files are not read.
     """
     if files.exists(path + _INDEX):
-        return PathMeaning(path)
-    if (names := _names(path, files)) is not None:
-        one = not names.isdisjoint(SAVED_MODELS) or _holds_archive(names)
-        itself = path if one else orbax_step(path, files)
-        return PathMeaning(itself, not itself, names)
+        return What(BUNDLE, path)
+    if (names := _names(path or ".", files)) is not None:
+        kind = SAVED_MODEL if not names.isdisjoint(SAVED_MODELS) else ""
+        kind = kind or (UNZIPPED if _holds_archive(names) else "")
+        step = "" if kind else orbax_step(path, files)
+        return What(kind or (ORBAX if step else DIRECTORY), path if kind else step, names)
     name = os.path.split(path)[1]
     if "://" in path or SUFFIX.search(path) or name.endswith(SINGLE_FILES) or name == _STATE:
-        return PathMeaning(path)
-    suppress = contextlib.suppress(OSError, CheckpointError)
+        return What(FILE, path)
+    suppress = contextlib.suppress(OSError, ValueError, CheckpointError)
     with suppress, contextlib.closing(files.open_read(path)) as handle:
-        return PathMeaning(path if b"\0" in handle.pread(0, _PEEK) else "")
-    return PathMeaning()
-
-
-def is_unzipped(path: str, files: Files) -> bool:
-    """Whether a directory has the members of a ``.keras`` archive."""
-    return _holds_archive(_names(path, files) or set())
+        return What(FILE, path if b"\0" in handle.pread(0, _PEEK) else "")
+    return What(FILE)
 
 
 def _holds_archive(names: set[str]) -> bool:
@@ -243,21 +254,17 @@ def _plain(path: str) -> str:
 
 
 def _found(path: str, files: Files) -> tuple[str, list[Finding]]:
+    what = what_is(path, files)
     itself = Finding((os.path.split(path)[1],), "", path)
-    names = _names(path or ".", files)
-    if names is None:
-        state, held = _no_directory(path, files)
-        return state, [itself] if held else []
+    names = set(what.names)
+    steps = what.kind == ORBAX and what.checkpoint != path.rstrip("/")  # a directory of them
+    if what.kind == FILE and not files.exists(path):
+        return _ABSENT, []
+    if what.kind != DIRECTORY and not steps:
+        held = what.kind != FILE or path.endswith(SINGLE_FILES) or files.exists(path + _META)
+        return f"is {CALLED[what.kind]}, not a directory of checkpoints", [itself] if held else []
     if all(name.startswith(".") for name in names):  # such as the lock file of a new run
         return _EMPTY, []
-    one = {
-        "a SavedModel": not names.isdisjoint(SAVED_MODELS),
-        "an unzipped .keras archive": _holds_archive(names),
-        "a step of Keras's OrbaxCheckpoint": names >= _ORBAX_STEP and orbax_step(path, files),
-    }
-    for what, is_one in one.items():
-        if is_one:
-            return f"is {what}, not a directory of checkpoints", [itself]
     others = list(_others(path, names, files))
     claimed = {name for other in others for name in other.names}
     rest = [name for name in _in_order(names) if not _belongs(name, claimed)]
@@ -280,16 +287,6 @@ def _gone(path: str, names: set[str], files: Files) -> str:
     return f"; its file 'checkpoint' names {newest!r}, whose files are missing" if newest else ""
 
 
-def _no_directory(path: str, files: Files) -> tuple[str, bool]:
-    """What is there, and whether it is a checkpoint."""
-    if files.exists(path + _INDEX):
-        return "is a checkpoint, not a directory of checkpoints", True
-    if not files.exists(path):
-        return _ABSENT, False
-    held = path.endswith(SINGLE_FILES) or files.exists(path + _META)
-    return "is a file, not a directory of checkpoints", held
-
-
 def _belongs(name: str, claimed: set[str]) -> bool:
     """Whether a file belongs to something already named, or can be ignored."""
     base = name.partition(".data-")[0].removesuffix(_INDEX).removesuffix(_META)
@@ -310,7 +307,7 @@ def _others(path: str, names: set[str], files: Files) -> Iterator[Finding]:
         inside = _names(inner, files) or set()
         if not inside.isdisjoint(SAVED_MODELS):
             below.setdefault("SavedModel", {})[name] = inner
-        elif not inside.isdisjoint(_ORBAX):
+        elif not inside.isdisjoint(_ORBAX_FILES):
             below.setdefault("Orbax", {})[name] = orbax_step(inner, files)
         elif name == _BACKUP_OF_TF_KERAS and (backup := _at(inner, files)):
             below.setdefault("tf_keras's BackupAndRestore", {})[name] = backup
@@ -351,7 +348,7 @@ def _names(path: str, files: Files) -> set[str] | None:
         return {
             name.rstrip("/") for name in files.listdir(path)
         }  # object stores end directory names with /
-    except OSError:
+    except (OSError, ValueError):  # a path with a zero byte
         return None
 
 
