@@ -87,6 +87,8 @@ def alter(rng: random.Random, tree: Any) -> None:
         if isinstance(one, dict | list) and one:
             holders.append(one)
             waiting += one.values() if isinstance(one, dict) else one
+    if not holders:  # nothing is left of it
+        return
     holder = rng.choice(holders)
     place = rng.choice(list(holder)) if isinstance(holder, dict) else rng.randrange(len(holder))
     old = holder[place]

@@ -243,7 +243,7 @@ def _object(rng: random.Random, place: Path) -> None:
 
 
 def _alter_some(rng: random.Random, tree: Any) -> None:
-    for _ in range(rng.choice((1, 1, 1, 2, 5)) if tree else 0):
+    for _ in range(rng.choice((1, 1, 1, 2, 5))):
         alter(rng, tree)
 
 
