@@ -8,15 +8,27 @@ import importlib
 
 import pytest
 from zoo.everyday.judge import FIRST, PASTED, measure, shares
+from zoo.everyday.more import MORE
 from zoo.everyday.rows import ROWS
 
 pytest.importorskip("tf_keras")
-CASES = [(name, flavour) for name, row in ROWS.items() for flavour in row.flavours]
+CASES, GUIDES = (
+    [(name, flavour) for name, row in rows.items() for flavour in row.flavours]
+    for rows in (ROWS, MORE)
+)
 
 
 @pytest.mark.parametrize(("name", "flavour"), CASES)
 def test_each_restore(name, flavour) -> None:
-    row = ROWS[name]
+    check(ROWS[name], flavour)
+
+
+@pytest.mark.parametrize(("name", "flavour"), GUIDES)
+def test_each_program_of_a_guide(name, flavour) -> None:
+    check(MORE[name], flavour)
+
+
+def check(row, flavour) -> None:
     found = measure(row, importlib.import_module(flavour))
     mended = found.cell == row.should != row.expected
     why = "mended: take `today` off" if mended else found.details
@@ -28,6 +40,7 @@ def test_most_should_be_right_at_the_first_try_and_the_others_by_pasting() -> No
     assert {*should} == {FIRST, PASTED}
     assert should.count(FIRST) >= 0.8 * len(CASES)
     assert len(ROWS) >= 120
-    assert max(map(len, ROWS)) <= 33  # the table has 80 columns
+    assert [MORE[name].expected for name, _ in GUIDES].count(FIRST) >= 0.85 * len(GUIDES) >= 85
+    assert max(map(len, [*ROWS, *MORE])) <= 33  # the table has 80 columns
     found = shares({("a", "keras"): FIRST, ("b", "keras"): PASTED})
     assert found == "2 restores: 1 first, 1 pasted, 0 refused, 0 WRONG"

@@ -1,4 +1,4 @@
-"""``python -m zoo.everyday [flavour] [words]``: measure the table and print it, in 80 columns."""
+"""``python -m zoo.everyday [more] [flavour] [words]``: measure and print a table, 80 wide."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 from zoo.everyday.judge import FLAVOURS, measure, shares
+from zoo.everyday.more import MORE
 from zoo.everyday.rows import ROWS
 
 
 def main(*words: str) -> int:
     flavours = [each for each in FLAVOURS if each in words] or FLAVOURS
-    parts = [word for word in words if word not in FLAVOURS] or [""]
-    rows = {name: row for name, row in ROWS.items() if any(part in name for part in parts)}
+    parts = [word for word in words if word not in (*FLAVOURS, "more")] or [""]
+    table = MORE if "more" in words else ROWS
+    rows = {name: row for name, row in table.items() if any(part in name for part in parts)}
     cells, wrong = {}, 0
     for name, row in rows.items():
         for flavour in (each for each in flavours if each in row.flavours):

@@ -138,7 +138,7 @@ class _Judge:
     def _wrong_weights(self) -> Iterator[str]:
         for name, variable in self._new.weights().items():
             kept = name.partition("/")[0] in self._row.stays
-            meant = self._before[name] if kept else self._saved.get(name, self._before[name])
+            meant = self._before[name] if kept or name not in self._saved else self._saved[name]
             found = variable.numpy()
             if not np.array_equal(found, meant):
                 sides = (("saved", self._saved), ("before", self._before))

@@ -210,8 +210,11 @@ class Ladder:
         groups: dict[frozenset[object], list[LayerNode]] = defaultdict(list)
         for b in news:
             if b.kinds not in fitting:
-                fit = (kinds for kinds, a in examples.items() if self._fitting(a, b) is not None)
-                fitting[b.kinds] = frozenset(fit)
+                fitting[b.kinds] = frozenset(
+                    kinds
+                    for kinds, a in examples.items()
+                    if self._fitting(a, b) is not None and not self._may_be_exchanged(a, b)
+                )
             groups[fitting[b.kinds]].append(b)
         for kinds, others in groups.items():
             yield [x for x in olds if x.kinds in kinds], others
