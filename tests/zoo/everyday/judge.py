@@ -71,7 +71,11 @@ def shares(cells: Mapping[tuple[str, str], str]) -> str:
 
 def measure(row: Row, k: Any) -> Measured:
     """Save as one program, restore as another one, started anew."""
-    path, values = _written(row.old, row.save, k)
+    return judged(row, *_written(row.old, row.save, k), k)
+
+
+def judged(row: Row, path: str, values: Values, k: Any) -> Measured:
+    """Restore a file that has these values, by what they mean."""
     start_anew(k)
     new = (row.new or row.old)(k)
     fill(new.weights(), seed=2)

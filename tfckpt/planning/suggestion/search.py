@@ -213,7 +213,11 @@ class _Search:
         lone = (Status.MISSING, Status.UNEXPECTED)
         steps = [s for s in self._plan.steps if s.entry.role is Role.SEED and s.status in lone]
         old, new = {s.source for s in steps if s.stored}, {s.name for s in steps if s.live}
-        layers = {holder_of(a): holder_of(b) for a, b in names.items()} | self._ladder.taken
+        layers = dict(self._ladder.taken)
+        for a, b in names.items():
+            layers[a := holder_of(a)] = (b := holder_of(b))
+            while last_word(a) == last_word(b) and "/" in a:  # of parts of a layer, the layer
+                layers.setdefault(a := holder_of(a), b := holder_of(b))
         moved = {seed: rebased(layer_of(seed), layers) for seed in old}
         found = {seed: name for seed, to in moved.items() if to and (name := seed_of(to)) in new}
         old, new = old - found.keys(), new - {*found.values()}
