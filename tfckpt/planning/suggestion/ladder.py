@@ -28,7 +28,7 @@ from tfckpt.core.inventory import ATTRIBUTES, DICT, LIST, Role
 from tfckpt.planning.checks.step import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from tfckpt.core.inventory import Container, Entry, Inventory, Layer, Shape
     from tfckpt.planning.plan import Plan
@@ -51,6 +51,9 @@ _WORDS = {
     "biases": ("bias", "beta"),
     "w": ("kernel", "embeddings"),
     "b": ("bias",),
+    "depthwise_weights": ("depthwise_kernel", "kernel"),
+    "pointwise_weights": ("pointwise_kernel",),
+    "": ("embeddings", "kernel"),  # a variable that is all of its layer
 }
 _OF_KERAS = frozenset(itertools.chain.from_iterable(_WORDS.values()))
 _ORDERS = {"kernel": (1, 0), "depthwise_kernel": (0, 1)}  # of PyTorch's first two axes
@@ -99,9 +102,15 @@ class LayerNode:
 
 
 class LayerSide:
-    """The layers of an inventory in the order of what holds them, without some values."""
+    """The layers of an inventory in the order of what holds them, without some values.
 
-    def __init__(self, inventory: Inventory, apart: set[str]) -> None:
+    In a file that knows no layers, a variable is one of its own, ``word_embeddings``, where neither
+    its word nor another one beside it is among the ``words`` of layers.
+    """
+
+    def __init__(
+        self, inventory: Inventory, apart: set[str], words: Collection[str] | None = None
+    ) -> None:
         held = inventory.containers
         self.kinds = {path: _kind(each) for path, each in held.items()}
         self.orders = {path: each.order for path, each in held.items()}
@@ -110,11 +119,19 @@ class LayerSide:
         }
         self.nodes = {"": LayerNode("", "", "", -1, None)}
         self.top = self.nodes[""]
-        for name, entry in inventory.entries.items():
-            counts = last_word(name) == "num_batches_tracked"  # PyTorch's, of a normalization
-            if entry.role in MOVED and name not in apart and not counts:
-                node = self.nodes.get(path := holder_of(name)) or self._add(path)
-                node.values[name[len(path) + 1 :]] = entry
+        rows = [
+            (holder_of(name), name, entry)
+            for name, entry in inventory.entries.items()
+            if entry.role in MOVED
+            and name not in apart
+            # PyTorch's, of a normalization
+            and last_word(name) != "num_batches_tracked"
+        ]
+        telling = {path for path, name, _ in rows if words is None or _tells(name, words)}
+        for path, name, entry in rows:
+            lone = path not in telling or ("/" not in path and words and not _tells(name, words))
+            node = self.nodes.get(path := name if lone else path) or self._add(path)
+            node.values[name[len(path) + 1 :]] = entry
         for path, node in self.nodes.items():
             order = (each.name[len(path) + 1 :] for each in inventory.own_orders.get(path, ()))
             node.order = tuple(order) or (*node.values,)
@@ -132,6 +149,9 @@ class LayerSide:
     @cached_property
     def sizes(self) -> set[object]:
         return {leaf.sizes for leaf in self.top.leaves}
+
+    def holder(self, name: str) -> LayerNode | None:
+        return self.nodes.get(name) or self.nodes.get(holder_of(name))
 
     def _add(self, path: str) -> LayerNode:
         node = self.top
@@ -155,7 +175,10 @@ class Ladder:
     """
 
     def __init__(self, stored: Inventory, live: Inventory, plan: Plan, bare: Plan) -> None:
-        self.old = LayerSide(stored, {step.source for step in bare.steps if step.status in _APART})
+        unordered = all(held.order == "created" for held in stored.containers.values())
+        known = {*map(last_word, live.entries)} if unordered else None
+        left = {step.source for step in bare.steps if step.status in _APART}
+        self.old = LayerSide(stored, left, known)
         self.new = LayerSide(live, {step.name for step in plan.steps if step.status in _APART})
         words = [{w for x in side.top.leaves for w in x.values} for side in (self.old, self.new)]
         for node in (*self.old.nodes.values(), *self.new.nodes.values()):
@@ -170,8 +193,7 @@ class Ladder:
         self._live = live
         for step in plan.assignments:
             if step.entry.role in MOVED and step.source in stored.entries:
-                a = self.old.nodes.get(holder_of(step.source))
-                b = self.new.nodes.get(holder_of(step.name))
+                a, b = self.old.holder(step.source), self.new.holder(step.name)
                 if a and b and self._may_be_exchanged(a, b):
                     continue
                 self.fixed[step.source] = step.name
@@ -181,7 +203,7 @@ class Ladder:
         self._align(self.old.top, self.new.top)
         self._shift()
         self._across()
-        if all(held.order == "created" for held in stored.containers.values()):
+        if unordered:
             self._without_order()
             self._one_list()
         self._without_turned()
@@ -407,6 +429,7 @@ class Ladder:
         """In a file that knows no layers: by the last name, by words, or the only one that fits."""
         self._by_key(*self._left(), lambda x: re.sub("[^a-z0-9]", "", last_word(x.path).lower()))
         for _ in range(2):
+            self._behind_scopes()
             groups = self.questions()
             claims = Counter(x.path for ones, _ in groups for x in ones)
             for each in groups:
@@ -414,9 +437,25 @@ class Ladder:
                 if len(olds) != len(news) or any(claims[x.path] > 1 for x in olds):
                     continue
                 rows = list(zip(olds, news, strict=True))
-                if len(rows) == 1 or _words_agree([(a.path, b.path) for a, b in rows]):
+                if len(rows) == 1 or _series_agree([(a.path, b.path) for a, b in rows]):
                     for a, b in rows:
                         self._pair(a, b)
+
+    def _behind_scopes(self) -> None:
+        """What is in the scope of a layer comes behind that layer: ``conv1/BatchNorm``."""
+        behind = {
+            x.path: y
+            for path, held in self.new.nodes.items()
+            if self.new.orders.get(path) == "all"
+            for x, y in itertools.pairwise(held.inner)
+        }
+        for a in self._left()[0]:
+            scope = self.old.nodes[a.above]
+            b = behind.get(self.taken.get(scope.path, ""))
+            if b is None or b.path in self.pairs or (b.layer and b.layer.beside):
+                continue
+            if scope.values and len(scope.inner) == 1 and self._fit(a, b):
+                self._pair(a, b)
 
     def _one_list(self) -> None:
         """All that is left, one by one, if a file only counts it: ``Variable_3``, ``w1``."""
@@ -524,6 +563,17 @@ def _words_agree(rows: Sequence[tuple[str, str]]) -> bool:
     return True
 
 
+def _series_agree(rows: Sequence[tuple[str, str]]) -> bool:
+    """The same, and a number says something inside of one series of names alone.
+
+    >>> _series_agree([("layer1", "dense_1"), ("fc2", "dense_2")])
+    False
+    """
+    stems = {tuple(re.sub(r"_?\d+", "", name) for name in row) for row in rows}
+    alike = len(stems) == 1 or _words_agree([(old, new) for old, new in stems])
+    return alike and _words_agree(rows)
+
+
 def _words(name: str) -> set[str]:
     return {*re.findall(r"[a-z]+|\d+", re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower())}
 
@@ -533,6 +583,12 @@ def _words(name: str) -> set[str]:
 
 def _meanings(word: str) -> tuple[str, ...]:
     return _WORDS.get(re.sub(r"_?[0-9]+\Z", "", word).lower(), ())
+
+
+def _tells(name: str, words: Collection[str]) -> bool:
+    """Whether the last word of a name says what a value of a layer is."""
+    word = last_word(name)
+    return word in words or word in _OF_KERAS or bool(_meanings(word))
 
 
 def _may_mean(stored: str, live: str) -> bool:
