@@ -1,6 +1,6 @@
-"""The table of everyday restores: right at the first try, or by pasting what a refusal shows.
+"""The tables of everyday restores: right at the first try, or by pasting what a refusal shows.
 
-``zoo/everyday`` has the programs, what is right, and what is not as it should be; the same table is
+``zoo/everyday`` has the programs, what is right, and what is not as it should be; the tables are
 printed by ``python -m zoo.everyday`` in ``tests``.
 """
 
@@ -19,17 +19,23 @@ CASES, GUIDES, FILES = (
 )
 
 
+def apart(cases):
+    """Those of tf_keras, which traces longer, are of the long tests."""
+    marks = {"keras": (), "tf_keras": pytest.mark.long}
+    return [pytest.param(name, flavour, marks=marks[flavour]) for name, flavour in cases]
+
+
 @pytest.mark.parametrize(("name", "flavour"), CASES)
 def test_each_restore(name, flavour) -> None:
     check(ROWS[name], measure, flavour)
 
 
-@pytest.mark.parametrize(("name", "flavour"), GUIDES)
+@pytest.mark.parametrize(("name", "flavour"), apart(GUIDES))
 def test_each_program_of_a_guide(name, flavour) -> None:
     check(MORE[name], measure, flavour)
 
 
-@pytest.mark.parametrize(("name", "flavour"), FILES)
+@pytest.mark.parametrize(("name", "flavour"), apart(FILES))
 def test_each_file_of_tf1(name, flavour, request) -> None:
     if tf1.FILES[name].corpus:
         request.getfixturevalue("corpus")
