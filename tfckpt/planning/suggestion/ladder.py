@@ -339,7 +339,7 @@ class Ladder:
         rows: tuple[list[object], list[object]] = [], []
         for row, side, done in zip(rows, (olds, news), (self.taken, self.pairs), strict=True):
             for x in side:
-                path = next((y.path for y in x.leaves if y.path in done), "")
+                path = next((y.path for y in (*x.leaves, x) if y.path in done), "")
                 pair = (path, done[path])[:: 1 if done is self.taken else -1] if path else ()
                 row.append(pair or x.sizes)
         counts = list(map(Counter, rows))
