@@ -15,7 +15,6 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.core.inventory import weak_base
-from tfckpt.stored.formats.keras_layers import KERAS_BASES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -40,15 +39,16 @@ def sequence_names(
             (long if long and not weak_base(short, reader.bases) else short, short)
             for long, short in slashed_names(scopes)
         ]
-    # Keras 3 builds the layers of a sequential model in its scope, all other layers in none. But if
-    # the call of another model builds it, the only scope is that one's.
-    if INNER in edges:
-        scopes = [[x for x in each if len(x.path) > 1 or _keras_name(x.path)] for each in scopes]
-    return [(name, "") for name in layer_names(scopes, 1 if INNER in edges else 0)]
-
-
-def _keras_name(path: Path) -> bool:
-    return bool(path) and bool(weak_base(path[0], KERAS_BASES))
+    if INNER not in edges:
+        return [(name, "") for name in layer_names(scopes, 0)]
+    # Keras 3 builds the layers of a sequential model in its scope, all other layers in none; but
+    # those of a model that is called first in the scope of that model, which is no layer's name.
+    names = []
+    for name, each in zip(layer_names(scopes, 1), scopes, strict=True):
+        own = [scope.path for scope in each if len(scope.path) == 1]
+        known = not own or reader.scopes[own[0]] == len(own)
+        names.append((name if known else "", ""))
+    return names
 
 
 def listed_names(reader: GraphReader, layers: list[int]) -> list[tuple[str, str]]:
