@@ -132,16 +132,20 @@ def fill(node: Node, values: Sequence[H5Dataset]) -> list[Node]:
 
 
 def take_scale(node: Node, values: Sequence[H5Dataset]) -> Sequence[H5Dataset]:
-    """Add a loss scale's own values to the node of its optimizer; returns those that follow."""
+    """Add a loss scale's own values to the node of its optimizer; returns those that follow.
+
+    It has no scale before the first step, when its optimizer has an iteration and a rate at most.
+    """
     own = values[: len(_SCALE)]
-    if len(own) < len(_SCALE) or any(value.shape for value in own) or "int" not in own[2].dtype:
+    if len(own) < 3 or any(value.shape for value in own) or "int" not in own[2].dtype:
         return values
+    own = own if len(values) > len(_SCALE) else own[:2]
     group = Node(NodeKind.GROUP)
-    for edge, value in zip(_SCALE, own, strict=True):
+    for edge, value in zip(_SCALE, own, strict=False):
         name, role = optimizer_value(edge)
         group.children.append((name, Node(NodeKind.VALUE, role=role, value=value)))
     node.children.append((LOSS_SCALE, group))
-    return values[len(_SCALE) :]
+    return values[len(own) :]
 
 
 class ObjectReader:
