@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import defaultdict
+from collections import Counter, defaultdict
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -304,6 +304,26 @@ def _optimizers(inventory: Inventory) -> _Owners:
             owner.of_variable[entry.of].add(slot)
             owners[entry.name] = owner
     return _Owners(owners, by_path, trained | by_path.keys())
+
+
+def other_paths(stored: Inventory, live: Inventory) -> dict[str, str]:
+    """Path of a stored optimizer → path of the live one that has slots of the same variables.
+
+    An optimizer of the same path is that one; another one only if there is no second reading.
+    """
+    there = stored.optimizers.keys() - live.optimizers.keys()
+    here = live.optimizers.keys() - stored.optimizers.keys()
+    if not there or not here:
+        return {}
+    old, new = (_optimizers(side).by_path for side in (stored, live))
+    pairs = [
+        (one, other)
+        for one in there & old.keys()
+        for other in here & new.keys()
+        if old[one].of_variable.keys() & new[other].of_variable.keys()
+    ]
+    seen = Counter(path for pair in pairs for path in pair)
+    return {one: other for one, other in pairs if seen[one] == seen[other] == 1}
 
 
 def _differ(old: OptimizerState, new: OptimizerState) -> str:

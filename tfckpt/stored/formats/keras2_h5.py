@@ -72,12 +72,14 @@ class _H5Reader:
 
     def _optimizer(self, group: H5Group) -> Node:
         config = mapping(self._json("training_config"), "optimizer_config")
+        scaled = not config
         while inner := mapping(mapping(config, "config"), _INNER_OPTIMIZER):
-            config = inner
+            config, scaled = inner, True
         label = snake_case(class_of(config))  # tf_keras: `Custom>Adam`
         node = Node(NodeKind.OPTIMIZER, label=label)
         listed = self._listed(group)
-        values = take_scale(node, [value for _, value in listed])
+        values: Sequence[H5Dataset] = [value for _, value in listed]
+        values = take_scale(node, values) if scaled else values
         names_of = [path for path, _ in listed][-len(values) :]
         self._own.append((node, list(zip(fill(node, values), names_of, strict=True))))
         return node
