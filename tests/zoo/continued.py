@@ -3,7 +3,8 @@
 A model of one optimizer is saved; the file is restored into a model of another one, which has not
 begun, is built, or has trained. What comes of it is a word. ``python -m zoo.continued [words]``
 prints the table: of one optimizer and of two, the states in which it was saved and is restored, the
-kinds of files, how often each word. A word picks cases, e.g. ``keras3/adam``, ``trained``, ``.h5``.
+kinds of files, how often each word. A word picks cases, e.g. ``keras3/adam``, ``trained``, ``.h5``;
+``edits`` first, those of an optimizer whose options are edited, each with its word.
 
 ============  =====================================================================
 ``goes on``   the slots and the number of updates are those that were saved; of one optimizer, ten
@@ -11,6 +12,8 @@ kinds of files, how often each word. A word picks cases, e.g. ``keras3/adam``, `
 ``begins``    all of it is as in a new optimizer, and that is said
 ``in part``   some slots are new beside restored ones, and each of them is said
 ``stays``     the file has nothing of an optimizer: the model's goes on as it was, and that is said
+``by index``  slots of another optimizer, which tf_keras's ``.weights.h5`` does not name: they go by
+              their number and shapes, as by Keras
 ``asked``     refused, nothing changed or built, and ``optimizer: reset`` begins it
 ============  =====================================================================
 
@@ -20,10 +23,11 @@ an average overwrites at the end of a ``fit``, leave the loss.
 
 from __future__ import annotations
 
-import contextlib
+import logging
 import os
 import sys
 import tempfile
+import warnings
 from collections import Counter
 from functools import cache, lru_cache
 from pathlib import Path
@@ -51,12 +55,41 @@ KERAS = {"keras3": keras, "tf_keras": tf_keras}
 STATES = ("unbuilt", "built", "trained")
 KINDS = ("tensorflow", "tfckpt", ".weights.h5", ".keras", ".h5")
 STEPS = 10
-GOES_ON, BEGINS, IN_PART, STAYS, ASKED = "goes on", "begins", "in part", "stays", "asked"
-USUAL = {GOES_ON, BEGINS, IN_PART, STAYS, ASKED}
+GOES_ON, BEGINS, IN_PART, STAYS = "goes on", "begins", "in part", "stays"
+BY_INDEX, ASKED = "by index", "asked"
+USUAL = {GOES_ON, BEGINS, IN_PART, STAYS, BY_INDEX, ASKED}
 _DRAW = np.random.default_rng(5)
 BATCHES = [_DRAW.normal(size=(4, 3)).astype("float32") for _ in range(3)]
-# A new one of these makes new weights of none but its slots, in its first step, at any rate.
-_OF_SLOTS = {"ftrl", "legacy_ftrl"}
+# These move the weights by their slots, at any rate; FTRL computes the weights from nothing else.
+_FTRL = {"ftrl", "legacy_ftrl"}
+_BY_SLOTS = {*_FTRL, "multi", "rmsprop_centered", "legacy_rmsprop", "legacy_sgd", "sgd"}
+_BY_SLOTS |= {"sgd_momentum", "sgd_nesterov", "sgd_everything", "sgd_ema", "scaled_sgd"}
+# Edits of an optimizer's options, there and back: two optimizers of Keras 3.
+EDITED = {
+    "updates_of_4": lambda k: k.optimizers.Adam(gradient_accumulation_steps=4),
+    "muon_without_head": lambda k: k.optimizers.Muon(exclude_layers=["head"]),
+    "decayed": lambda k: k.optimizers.Adam(weight_decay=0.01),
+    "clipped": lambda k: k.optimizers.Adam(global_clipnorm=0.5),
+    "only_centered": lambda k: k.optimizers.RMSprop(centered=True),
+    "scaled_sgd": lambda k: k.optimizers.LossScaleOptimizer(k.optimizers.SGD(momentum=0.9)),
+    "sgd_ema": lambda k: k.optimizers.SGD(use_ema=True),
+}
+EDITS = [
+    ("adam", "adam_accumulating"),
+    ("adam_accumulating", "updates_of_4"),
+    ("muon", "muon_without_head"),
+    ("adam", "adam_amsgrad"),
+    ("rmsprop", "only_centered"),
+    ("adam", "decayed"),
+    ("adam", "clipped"),
+    ("adam", "adam_schedule"),
+    ("adam", "scaled_adam"),
+    ("adam", "adam_ema"),
+    ("sgd_momentum", "scaled_sgd"),
+    ("sgd", "sgd_momentum"),
+    ("sgd", "sgd_ema"),
+]
+_MADE = OPTIMIZERS | EDITED
 # Slots that begin as copies of the weights.
 _ANY = {"moving_average"}
 _COPIES = {"schedule_free_adam_w": {*_ANY, "momentum"}}
@@ -91,6 +124,15 @@ def cases() -> Iterator[Case]:
                                 yield Case(old, was, kind, new, now)
 
 
+def edits() -> Iterator[Case]:
+    """Each of the edits, and the way back."""
+    for pair in EDITS:
+        for old, new in (pair, pair[::-1]):
+            for kind in KINDS:
+                for now in STATES[::2]:
+                    yield Case(("keras3", old), "trained", kind, ("keras3", new), now)
+
+
 # --- Models ---
 
 
@@ -104,7 +146,7 @@ def _compiled(model: Any, name: tuple[str, str], state: str, seed: int) -> Any:
     k = KERAS[name[0]]
     draw = np.random.default_rng(seed)
     model.set_weights([draw.normal(size=each.shape) for each in model.get_weights()])
-    model.compile(OPTIMIZERS[name[1]](k), "mse")
+    model.compile(_MADE[name[1]](k), "mse")
     if state != "unbuilt":
         _build(model)
     if state == "trained":
@@ -195,8 +237,7 @@ def _saved(old: tuple[str, str], was: str, kind: str, place: Path) -> _Written:
     elif kind == ".weights.h5":
         model.save_weights(path)
     else:
-        with contextlib.redirect_stderr(None):
-            model.save(path)
+        model.save(path)
     weights, state = model.get_weights(), _state(model)
     _steps(model, STEPS)
     return _Written(path, weights, state, model.get_weights())
@@ -262,16 +303,15 @@ def _compared(
     if case.now == "unbuilt" and len(now) == len(before):
         _build(model)  # as the first step does
         now = _state(model)
-    fresh = _state(_compiled_on(case, written.weights), copied=True)
+    other = _compiled_on(case, written.weights)
+    fresh, built = _state(other, copied=True), _state(other)
     counts: Counter[str] = Counter()
     of_optimizer = ("slot", "iterations", "hyperparameter")
     in_file = any(s.stored and s.stored.role in of_optimizer for s in report.plan.steps)
     said = {s.name for s in report.plan.steps if s.reason} - {""}
     for name, value in now.items():
-        saved, new = (
-            name in each and each[name].shape == value.shape and (each[name] == value).all()
-            for each in (written.state, fresh)
-        )
+        saved, new = (_same(value, each.get(name)) for each in (written.state, fresh))
+        new = new or (name not in before and _same(value, built.get(name)))
         if not saved and not new:
             left = name in before and (before[name] == value).all()
             counts["left" if left else "other"] += 1
@@ -279,6 +319,11 @@ def _compared(
             counts["saved" if saved else "new"] += 1
             if new and in_file and name not in said and name in written.state:
                 return f"NOT SAID: {name} IS NEW"
+    if counts["other"] and case.kind == ".weights.h5" and case.old[0] == "tf_keras":
+        return BY_INDEX
+    copies = {n for n in now if not _same(fresh[n], built[n])}
+    if counts["left"] and all(n in copies or _same(v, before.get(n)) for n, v in now.items()):
+        counts["new"] = 0  # averages begin at the restored weights
     if counts["other"] or (counts["left"] and (counts["saved"] or counts["new"])):
         return f"MIXED: {dict(counts)}"
     spoken = any(s.entry.role in ("slot", "iterations") and s.reason for s in report.plan.steps)
@@ -294,10 +339,11 @@ def _compared(
         word = BEGINS if counts["new"] or not counts["saved"] else GOES_ON
         if case.was != "trained":
             word = GOES_ON  # as a new one
-    if slots and new_slots and counted:
+    if slots and new_slots and counted and len(written.state) > len(iterations):
         return "ITERATIONS BESIDE NEW SLOTS"
     changed = counts["left"] or (case.now == "trained" and counts["new"])
-    begun = in_file and word in (BEGINS, IN_PART)
+    had_none = len(written.state) == len(iterations) and case.now == "unbuilt"  # nor has it now
+    begun = in_file and word in (BEGINS, IN_PART) and not had_none
     if not spoken and (changed or begun) and counts:
         return f"{word}, NOT SAID".upper()
     if case.same and word == GOES_ON:
@@ -311,7 +357,7 @@ def _compared(
     if hasattr(model.optimizer, "finalize_variable_values"):
         model.optimizer.finalize_variable_values(model.trainable_variables)
     moved = abs(float(_loss(model, x)) - first) > 1e-5 * max(1.0, first)
-    if moved and (word != BEGINS or case.new[1] not in _OF_SLOTS):
+    if moved and case.new[1] not in (_FTRL if word == BEGINS else _BY_SLOTS):
         return f"{word}: LOSS {first} BECOMES {float(_loss(model, x))}".upper()
     return word
 
@@ -337,10 +383,14 @@ def _compiled_on(case: Case, weights: list[np.ndarray]) -> Any:
 
 
 def chosen(words: tuple[str, ...]) -> Iterator[Case]:
-    return (case for case in cases() if all(word in str(case).split() for word in words))
+    found = edits() if words[:1] == ("edits",) else cases()
+    words = words[words[:1] == ("edits",) :]
+    return (case for case in found if all(word in str(case).split() for word in words))
 
 
 def main(*words: str) -> int:
+    warnings.simplefilter("ignore")
+    logging.getLogger("absl").setLevel(logging.ERROR)
     rows: dict[tuple[Any, ...], Counter[str]] = {}
     wrong = 0
     with tempfile.TemporaryDirectory() as place:
@@ -349,7 +399,9 @@ def main(*words: str) -> int:
                 word = judge(case, Path(place))
             except Exception as error:  # of TensorFlow, Keras or the judge: it is shown
                 word = f"{type(error).__name__}: {error}".upper()
-            key = ("one" if case.same else "two", case.was, case.now, case.kind)
+            key: tuple[Any, ...] = ("one" if case.same else "two", case.was, case.now, case.kind)
+            if words[:1] == ("edits",):
+                key = (case.old[1], ">", case.new[1], "")
             known = word in USUAL or word.startswith("- ")
             rows.setdefault(key, Counter())[word if known else "WRONG"] += 1
             if not known:
@@ -357,7 +409,7 @@ def main(*words: str) -> int:
                 print(f"{case}: {' '.join(word.split())[:300]}", flush=True)
     for key, counts in sorted(rows.items()):
         found = ", ".join(f"{word} {count}" for word, count in sorted(counts.items()))
-        print(f"{key[0]:4}{key[1]:9}> {key[2]:9}{key[3]:13}{found}")
+        print(f"{key[0]:18}{key[1]:9}{key[2]:18}{key[3]:13}{found}")
     return wrong
 
 

@@ -82,7 +82,8 @@ OF_TF1 = f"{OPTIMIZER}/tf1/"  # what an optimizer of TF1 left in a file, followe
 AVERAGE = "moving_average"  # of the weights, which any optimizer may have
 # Slots that depend on the settings, and are right at zero beside others that are not.
 ACCUMULATED = "accumulated_gradient"
-AT_ZERO = frozenset({"velocity_hat", "average_gradient", ACCUMULATED})
+CENTERED = "average_gradient"  # of RMSprop, which other slots do not tell from Adam
+AT_ZERO = frozenset({"velocity_hat", CENTERED, ACCUMULATED})
 # By the class in snake case.
 OPTIMIZERS: Mapping[str, OptimizerClass] = MappingProxyType(
     {

@@ -23,6 +23,7 @@ from tfckpt.core.optimizer_names import (
     ACCUMULATED,
     AT_ZERO,
     AVERAGE,
+    CENTERED,
     OPTIMIZERS,
     begins_as_weights,
     optimizer_of,
@@ -350,4 +351,5 @@ def _differ_for(old: OptimizerState, new: OptimizerState, stored: str, live: str
 
 def _without_effect(old: OptimizerState, new: OptimizerState) -> frozenset[str]:
     """The slots that may begin as in a new optimizer beside others that are restored."""
-    return _optional(new.name if old.name else "") | {AVERAGE}
+    known = old.name and new.name
+    return (_optional(new.name) if known else AT_ZERO - {CENTERED}) | {AVERAGE}

@@ -53,12 +53,13 @@ def read(reader: ObjectReader, path: str, config: Mapping[str, Any]) -> Inventor
     root, model = reader.root, reader.model(config)
     wire(reader.configs)
     roots = {names.MODEL: model}
+    settings = _optimizer_config(config)
     if (state := root.groups.get(OPTIMIZER)) is not None:
-        settings = _optimizer_config(config)
         roots[OPTIMIZER] = _optimizer(reader, state, settings)
     named = names.assign(roots, {names.MODEL})
     entries = (*map(entry, named.values), *_metrics(root))
-    return named.inventory(path, entries, own=reader.orders)
+    batches = accumulation(settings)
+    return named.inventory(path, entries, own=reader.orders, accumulation=batches)
 
 
 def entry(value: names.Name) -> Entry:
@@ -115,6 +116,14 @@ def _optimizer_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
     if isinstance(optimizer, str):
         return {"class_name": optimizer}
     return optimizer if isinstance(optimizer, dict) else {}
+
+
+def accumulation(config: Mapping[str, Any]) -> dict[str, int]:
+    """Path of the optimizer → how many batches make an update, if its configuration says so."""
+    while inner := mapping(mapping(config, "config"), _INNER):
+        config = inner
+    batches = mapping(config, "config").get("gradient_accumulation_steps")
+    return {OPTIMIZER: batches} if isinstance(batches, int) else {}
 
 
 def fill(node: Node, values: Sequence[H5Dataset]) -> list[Node]:
