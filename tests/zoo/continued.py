@@ -4,7 +4,7 @@ A model of one optimizer is saved; the file is restored into a model of another 
 begun, is built, or has trained. What comes of it is a word. ``python -m zoo.continued [words]``
 prints the table: of one optimizer and of two, the states in which it was saved and is restored, the
 kinds of files, how often each word. A word picks cases, e.g. ``keras3/adam``, ``trained``, ``.h5``;
-``edits`` first, those of an optimizer whose options are edited, each with its word.
+``one``, one optimizer, and ``two``; ``edits`` first, those of an optimizer whose options are edited, each with its word.
 
 ============  =====================================================================
 ``goes on``   the slots and the number of updates are those that were saved; of one optimizer, ten
@@ -385,7 +385,10 @@ def _compiled_on(case: Case, weights: list[np.ndarray]) -> Any:
 def chosen(words: tuple[str, ...]) -> Iterator[Case]:
     found = edits() if words[:1] == ("edits",) else cases()
     words = words[words[:1] == ("edits",) :]
-    return (case for case in found if all(word in str(case).split() for word in words))
+    for case in found:
+        named = {*str(case).split(), "one" if case.same else "two"}
+        if named.issuperset(words):
+            yield case
 
 
 def main(*words: str) -> int:

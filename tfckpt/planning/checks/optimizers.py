@@ -183,8 +183,8 @@ class Optimizers:
                     if reason := self._why_missing(step, path, source[path]):
                         found[step.name] = _anew(step, reason)
                 elif path in source and step.live.role is Role.ITERATIONS:
-                    assigned = step.status in ASSIGNED and not counted
-                    if assigned and (status := self._uncounted(path, source[path], slots[path])):
+                    status = self._uncounted(step, source[path], slots[path])
+                    if status is not None and not counted:
                         found[step.name] = _anew(step, NOT_BEGUN, status)
         return found
 
@@ -197,12 +197,14 @@ class Optimizers:
             return AT_WEIGHTS if begins_as_weights(step.entry.slot, cls) else NOT_BEGUN
         return NEW_SLOT if not step.entry.of and own in _optional(cls) else ""
 
-    def _uncounted(self, path: str, source: str, slots: set[str]) -> Status | None:
+    def _uncounted(self, step: Step, source: str, slots: set[str]) -> Status | None:
         """What becomes of a number of steps that no slot is restored with; None if it is right."""
         stored, live = self._sides
-        cls = live.optimizers.get(path, "")
+        cls = live.optimizers.get(step.name.rpartition("/")[0], "")
         if source in self._owners[0].trained:
             return None
+        if step.status not in ASSIGNED:  # it counts something else
+            return Status.RESET if step.hint == STEPS_HINT else None
         if slots:
             return Status.RESET if slots - {AVERAGE} - _optional(cls) else None
         will_have = cls in OPTIMIZERS and not OPTIMIZERS[cls].bare
