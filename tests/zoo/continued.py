@@ -4,7 +4,8 @@ A model of one optimizer is saved; the file is restored into a model of another 
 begun, is built, or has trained. What comes of it is a word. ``python -m zoo.continued [words]``
 prints the table: of one optimizer and of two, the states in which it was saved and is restored, the
 kinds of files, how often each word. A word picks cases, e.g. ``keras3/adam``, ``trained``, ``.h5``;
-``one``, one optimizer, and ``two``; ``edits`` first, those of an optimizer whose options are edited, each with its word.
+``one`` or ``two`` are of one optimizer or of two; ``edits``, if it is first, those of an optimizer
+whose options are edited.
 
 ============  =====================================================================
 ``goes on``   the slots and the number of updates are those that were saved; of one optimizer, ten
