@@ -18,7 +18,7 @@ from tfckpt.core.text import without_repeat
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from tfckpt.core.inventory import Entry
+    from tfckpt.core.inventory import Entry, Inventory
     from tfckpt.core.names import Node
 
 _T = TypeVar("_T")
@@ -66,6 +66,7 @@ class OptimizerClass(NamedTuple):
         more: slots that depend on the settings.
         like: the class whose slots have the same meaning.
         copies: slots that begin as copies of the weights.
+        bare: whether it has no slots without those.
         automatic: whether its name may be automatic. Any other name of an optimizer was chosen by
             the user, e.g. ``generator_adam``, and does not identify its class.
     """
@@ -73,6 +74,7 @@ class OptimizerClass(NamedTuple):
     more: tuple[str, ...] = ()
     like: str = ""
     copies: tuple[str, ...] = ()
+    bare: bool = False
     automatic: bool = True
 
 
@@ -80,20 +82,23 @@ OF_TF1 = f"{OPTIMIZER}/tf1/"  # what an optimizer of TF1 left in a file, followe
 AVERAGE = "moving_average"  # of the weights, which any optimizer may have
 # Slots that depend on the settings, and are right at zero beside others that are not.
 ACCUMULATED = "accumulated_gradient"
-AT_ZERO = frozenset({"velocity_hat", "average_gradient", ACCUMULATED})
+CENTERED = "average_gradient"  # of RMSprop, which other slots do not tell from Adam
+AT_ZERO = frozenset({"velocity_hat", CENTERED, ACCUMULATED})
 # By the class in snake case.
 OPTIMIZERS: Mapping[str, OptimizerClass] = MappingProxyType(
     {
         **dict.fromkeys(("adadelta", "adafactor", "adagrad", "adagrad_da"), OptimizerClass()),
         **dict.fromkeys(("adam", "adamax", "ftrl", "lamb", "lion", "momentum"), OptimizerClass()),
-        **dict.fromkeys(("muon", "nadam", "proximal_adagrad"), OptimizerClass()),
+        **dict.fromkeys(("muon", "proximal_adagrad"), OptimizerClass()),
         "adam_w": OptimizerClass(like="adam"),
         "adam_weight_decay": OptimizerClass(automatic=False),
         "lars": OptimizerClass(automatic=False),
         "momentum_w": OptimizerClass(automatic=False),
+        # tf_keras writes the product of the momenta into none of Keras's files.
+        "nadam": OptimizerClass(more=("u_product",)),
         "rm_sprop": OptimizerClass(more=("momentum",)),
         "schedule_free_adam_w": OptimizerClass(copies=("momentum",)),
-        "sgd": OptimizerClass(more=("momentum",)),
+        "sgd": OptimizerClass(more=("momentum",), bare=True),
     }
 )
 
@@ -211,6 +216,17 @@ def slot_head(entry: Entry) -> str:
         name = without_repeat(name)
     head = name[: -len(tail)] if of and name.endswith(tail) else ""
     return head if head.endswith("/" + entry.slot) else ""
+
+
+def optimizer_of(entry: Entry, inventory: Inventory) -> str:
+    """The path of the optimizer, or of the loss scale, that a value is of."""
+    path = ""
+    for each in inventory.optimizers:
+        if len(each) > len(path) and entry.name.startswith(f"{each}/"):
+            path = each
+    path = path or entry.name.partition("/")[0]
+    scale = f"{path}/{LOSS_SCALE}"
+    return scale if entry.name.startswith(f"{scale}/") else path
 
 
 def named_slot(full_name: str, variables: Mapping[str, _T]) -> tuple[str, str, _T | None]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tfckpt.core.inventory import Role
-from tfckpt.core.optimizer_names import begins_as_weights
+from tfckpt.core.optimizer_names import LOSS_SCALE, begins_as_weights, optimizer_of
 from tfckpt.errors import NotBuiltError, RestoreError
 from tfckpt.live.flavors import flavor_of, has_named_slots, is_optimizer, is_v1, name_of
 from tfckpt.live.inventory import collect_as, is_model
@@ -22,7 +22,6 @@ from tfckpt.live.private.either_keras import with_layers_below
 from tfckpt.live.rebuild import ancestors, strategy_of, trainables, trained_in
 from tfckpt.live.variables import in_parts, raw
 from tfckpt.planning import Status
-from tfckpt.planning.checks.one_sided import optimizer_of
 from tfckpt.planning.checks.step import ASSIGNED
 
 if TYPE_CHECKING:
@@ -383,13 +382,14 @@ def initial_values(plan: Plan, live: Live) -> Mapping[str, Any]:
     }
     factors = [name for name, entry in slots.items() if entry.role is Role.WEIGHT]
     values |= {name: tf.zeros_like(raw(live.variables[name])) for name in factors}
-    names = slots.keys() - values.keys()
-    for path, optimizer in live.optimizers.items():
-        own = {name for name in names if name.startswith(path + "/")}
-        nested = any(path.startswith(outer + "/") for outer in live.optimizers)
-        if not own or nested:  # the outer one resets it
-            continue
-        trained = trained_in(path, live)
+    counts = [name for name, entry in slots.items() if entry.role is Role.ITERATIONS]
+    values |= {name: tf.zeros_like(raw(live.variables[name])) for name in counts}
+    of_path: dict[str, set[str]] = {}
+    for name in slots.keys() - values.keys():
+        at = optimizer_of(slots[name], live.inventory).removesuffix(f"/{LOSS_SCALE}")
+        of_path.setdefault(at, set()).add(name)
+    for path, own in of_path.items():
+        optimizer, trained = live.optimizers[path], trained_in(path, live)
         fresh = collect_as({**trained, path: _twin(optimizer, path, [*trained.values()])}).variables
         if lost := own - fresh.keys():
             raise RestoreError(

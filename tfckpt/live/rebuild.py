@@ -297,6 +297,8 @@ class Building:
         if self._live is None:
             self._live = live
             held = [*live.layers.values(), *live.optimizers.values(), *live.plain.values()]
+            inner = (getattr(each, "inner_optimizer", None) for each in live.optimizers.values())
+            held += filter(None, inner)
             trackers = [tracker for obj in held for tracker in private.trackers_of(obj)]
             for obj in (*held, *trackers):
                 self._keep_attributes(obj)

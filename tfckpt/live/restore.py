@@ -31,10 +31,12 @@ from tfckpt.live.variables import as_int
 from tfckpt.live.vocabularies import derive_again
 from tfckpt.live.workers import ALONE, Together, attempts
 from tfckpt.planning import Plan, RestoreReport, Severity, make_plan, union_of
+from tfckpt.planning.checks.optimizers import other_paths
 from tfckpt.planning.suggestion import suggest
 from tfckpt.stored.bundles.keys import OBJECT_GRAPH
 from tfckpt.stored.commits.record_file import path_of
 from tfckpt.stored.formats.open import StoredCheckpoint, open_checkpoint, refuse_absent
+from tfckpt.stored.formats.roots import Move
 from tfckpt.stored.io.explain import KERAS_FILES
 from tfckpt.stored.io.files import files_of
 
@@ -292,6 +294,10 @@ def _planned(
         if skip_slots:
             stored_inventory = _without_slots(stored_inventory)
             live_inventory = _without_slots(live_inventory)
+        named = {_top(text) for text in _texts(policy)}
+        moved = other_paths(stored_inventory, live_inventory).items()
+        if heads := {old: new for old, new in moved if not {_top(old), _top(new)} & named}:
+            stored_inventory = Move(stored_inventory, heads).done()
         policy = as_named(policy, stored_inventory, live_inventory, partial(_printed, source.path))
         known = plan_context(policy) if policy.adapt else None
         plan = make_plan(policy, stored_inventory, live_inventory, known)

@@ -24,7 +24,7 @@ from tfckpt.core.gc_pause import gc_paused
 from tfckpt.core.inventory import Role
 from tfckpt.planning.adaptation.pipeline import Adaptations
 from tfckpt.planning.checks.comparison import Comparison
-from tfckpt.planning.checks.one_sided import OF_OPTIMIZERS, as_wholes, kind
+from tfckpt.planning.checks.one_sided import OF_OPTIMIZERS, kind, with_new_factors
 from tfckpt.planning.checks.step import (
     SAVE_COUNTER,
     Severity,
@@ -140,7 +140,8 @@ class _Planning:
             self._steps.append(self._unmatched.unexpected(stored, reason, target, rival=rival))
         if len(self._steps) > len(self._straight):  # those are in order
             self._steps.sort(key=_order)
-        self._steps = as_wholes(self._steps, self._policy, self._live)
+        steps = with_new_factors(self._steps, self._policy)
+        self._steps = self._comparison.optimizers.decide(steps, self._policy)
         problems = (
             *self._idle_rules(routes),
             *coverage(self._policy, self._steps, self._stored, self._live),

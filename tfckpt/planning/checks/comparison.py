@@ -3,7 +3,7 @@
 Shapes must be equal; ``(1,)`` and ``()`` are different, as in TensorFlow. Dtypes must be equal, or
 the policy must allow the cast; strings, bools and numbers are never converted into each other, nor
 complex numbers into real ones. A seed takes a wider integer as it is: Keras stored uint32, and
-stores int64 now. Finally `matching.layers` and `matching.optimizers` check whether
+stores int64 now. Finally `matching.layers` and `optimizers` check whether
 the values really are the same, although their names match.
 
 An iterator's position is only valid for the dataset that it was saved with. A lookup layer creates
@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 from tfckpt.core.dtypes import can_cast, castable, is_real
 from tfckpt.core.inventory import Role
+from tfckpt.planning.checks.optimizers import HINT, STEPS_HINT, Optimizers
 from tfckpt.planning.checks.step import QUANTIZE_HINT, SHAPE_HINT, Severity, Status, Step
-from tfckpt.planning.matching.optimizers import HINT, STEPS_HINT, Optimizers
 from tfckpt.policy.blanks import Impossible, ValueSpec
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Comparison:
         self._match = frozenset(policy.match)
         self._counts = "iterations" in policy.optimizer.model_fields_set
         self._layers = layers
-        self._optimizers = Optimizers(stored, live)
+        self.optimizers = Optimizers(stored, live)
         self._adaptations = adaptations
         self._datasets = stored.datasets, live.datasets
         self._entries = stored.entries, live.entries
@@ -95,7 +95,7 @@ class Comparison:
         """The roles whose values cannot be ambiguous if both sides have the same name."""
         if "name" in self._match and not self._layers.certain:
             return frozenset()
-        ambiguous = _OF_CLASS if self._optimizers.alike else _OF_CLASS | {Role.SLOT}
+        ambiguous = _OF_CLASS if self.optimizers.alike else _OF_CLASS | {Role.SLOT}
         return frozenset(Role) - ambiguous
 
     def step(self, routes: Sequence[Route], live: Entry) -> Step:
@@ -175,15 +175,15 @@ class Comparison:
             if ambiguity[0]:
                 return ambiguity
         if live.role is Role.SLOT and not (explicit and stored.slot != live.slot):
-            return self._optimizers.ambiguity(stored, live), HINT
+            return self.optimizers.ambiguity(stored, live), HINT
         if live.role is Role.ITERATOR:
             return _other_dataset(*self._both(stored, live)), _DATASET_HINT
         explicit = explicit or (live.role is Role.ITERATIONS and self._counts)
         if live.role in _OF_CLASS and not explicit:
-            if other := self._optimizers.ambiguity_of_class(stored, live):
+            if other := self.optimizers.ambiguity_of_class(stored, live):
                 return other, HINT
             if live.role is Role.ITERATIONS:
-                return self._optimizers.ambiguity_of_steps(stored, live), STEPS_HINT
+                return self.optimizers.ambiguity_of_steps(stored, live), STEPS_HINT
         return "", ""
 
     def _both(self, stored: Entry, live: Entry) -> tuple[Dataset | None, Dataset | None]:

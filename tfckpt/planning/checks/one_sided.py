@@ -14,19 +14,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 from tfckpt.core.inventory import Role
-from tfckpt.core.optimizer_names import (
-    AT_ZERO,
-    AVERAGE,
-    LOSS_SCALE,
-    OF_TF1,
-    OPTIMIZERS,
-    begins_as_weights,
-)
+from tfckpt.core.optimizer_names import AVERAGE, LOSS_SCALE, OF_TF1, optimizer_of
 from tfckpt.planning.checks.step import ASSIGNED, Severity, Status, is_save_counter
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
     from tfckpt.core.inventory import Entry, Inventory, Shape
     from tfckpt.planning.checks.step import Step
     from tfckpt.policy import Policy
@@ -43,9 +34,10 @@ ONLY_STORED = "only in the checkpoint, where it stays"
 AT_WEIGHTS = "starting at the restored weights"
 TRAINED_NOW = "starting as in a new optimizer: its variable was not trained when it was saved"
 NEW_SLOT = "starting as in a new optimizer: the checkpoint's optimizer has no such slot"
+NOT_BEGUN = "starting as in a new optimizer: the checkpoint's optimizer has no slots"
 NEW_FACTORS = "only in the model: low-rank factors (LoRA), without effect until they are trained"
 _LEFT = NO_STATE, NO_OPTIMIZER, TF1_STATE, NO_SLOT, NOT_TRAINED, ONLY_LIVE, ONLY_STORED
-ONE_SIDED = (*_LEFT, AT_WEIGHTS, TRAINED_NOW, NEW_SLOT, NEW_FACTORS)
+ONE_SIDED = (*_LEFT, AT_WEIGHTS, TRAINED_NOW, NEW_SLOT, NOT_BEGUN, NEW_FACTORS)
 OF_OPTIMIZERS = frozenset({Role.SLOT, Role.ITERATIONS, Role.HYPERPARAMETER})
 ADAPTER = re.compile(r"(.*/)lora_([a-z]+)_([ab])")
 
@@ -59,9 +51,6 @@ def asks(policy: Policy, key: str) -> bool:
     """Whether a policy itself says what to do about values that only one side has."""
     asserted = policy.assert_ is not None or policy.expect_partial
     return asserted or key in policy.model_fields_set
-
-
-_STATE = frozenset({Role.SLOT, Role.ITERATIONS})
 
 
 class OneSided:
@@ -133,108 +122,33 @@ def _optimizers(inventory: Inventory) -> set[str]:
     return paths
 
 
-def optimizer_of(entry: Entry, inventory: Inventory) -> str:
-    """The path of the optimizer, or of the loss scale, that a value is of."""
-    path = ""
-    for each in inventory.optimizers:
-        if len(each) > len(path) and entry.name.startswith(f"{each}/"):
-            path = each
-    path = path or entry.name.partition("/")[0]
-    scale = f"{path}/{LOSS_SCALE}"
-    return scale if entry.name.startswith(f"{scale}/") else path
-
-
 def _counts(entry: Entry) -> bool:
     """Whether it is an integer given by keyword; to TensorFlow, what was not given is a weight."""
     given = entry.role in (Role.STATE, Role.WEIGHT) and "/" not in entry.name
     return given and entry.shape == () and "int" in entry.dtype
 
 
-def as_wholes(steps: list[Step], policy: Policy, live: Inventory) -> list[Step]:
-    """Let what is left of each optimizer fit what is restored.
+def with_new_factors(steps: list[Step], policy: Policy) -> list[Step]:
+    """Let the low-rank factors of a restored kernel begin that can be nothing in the checkpoint.
 
-    - The slots of variables that are not restored are left, unless no slot's variable is: then the
-      variables come from somewhere else.
-    - An average of restored weights that is not restored itself starts at these.
-    - A slot that the checkpoint cannot have starts as in a new optimizer, beside the others.
-    - So do the low-rank factors of a restored kernel: the second one at zero, as Keras makes them.
+    The second one begins at zero, as Keras makes them.
     """
-    by_name = {step.name: step for step in steps if step.name}
-    restored = {name for name, step in by_name.items() if step.status in ASSIGNED}
-    left = () if asks(policy, "on_missing") else by_name.keys() - restored
+    asked = not asks(policy, "on_missing")
+    left = (s.name for s in steps if s.status is Status.MISSING) if asked else ()
     matches = [*filter(None, map(ADAPTER.fullmatch, left))]
-    factors = _new_factors(matches, by_name, restored, steps) if matches else {}
-    restored |= factors.keys()
-    slots = [step for step in by_name.values() if step.live and step.live.of in by_name]
-    unlike = [s for s in slots if (s.name in restored) != (s.entry.of in restored)]
-    if not unlike and not factors:
+    if not matches:
         return steps
-    apart = restored.isdisjoint(step.entry.of for step in slots if step.name in restored)
-    known, changed = _Known(steps, policy, live), factors
-    for step in unlike:
-        variable = by_name[step.entry.of]
-        if variable.name in restored:
-            if reason := known.beginning(step):
-                begun = step._replace(status=Status.RESET, severity=Severity.NOTE)
-                changed[step.name] = begun._replace(reason=reason, hint="")
-        elif not apart and variable.severity is not Severity.ERROR:
-            reason = f"its variable is not restored: {variable.reason}"
-            changed[step.name] = step._replace(status=Status.EXCLUDED, reason=reason, changes=())
-    return [changed.get(step.name, step) for step in steps]
-
-
-def _new_factors(
-    matches: Sequence[re.Match[str]],
-    by_name: Mapping[str, Step],
-    restored: Collection[str],
-    steps: Sequence[Step],
-) -> dict[str, Step]:
-    """The steps of the low-rank factors that can be nothing in the checkpoint."""
+    by_name = {step.name: step for step in steps if step.name}
     unused = {kind(step.entry) for step in steps if step.status is Status.UNEXPECTED}
     found = {}
     for match in matches:
         layer, of, which = match.groups()
         pair = [by_name.get(f"{layer}lora_{of}_{each}") for each in "ab"]
         missing = all(each and each.status is Status.MISSING for each in pair)
-        step = by_name[match[0]]
-        asked = step.severity is Severity.ERROR and kind(step.entry) not in unused
-        if asked and missing and f"{layer}{of}" in restored:
+        step, kernel = by_name[match[0]], by_name.get(f"{layer}{of}")
+        error = step.severity is Severity.ERROR and kind(step.entry) not in unused
+        if error and missing and kernel is not None and kernel.status in ASSIGNED:
             status = Status.RESET if which == "b" else Status.MISSING
             new = step._replace(status=status, severity=Severity.NOTE)
             found[step.name] = new._replace(reason=NEW_FACTORS, hint="")
-    return found
-
-
-class _Known:
-    """What is known of the optimizers of a plan."""
-
-    def __init__(self, steps: list[Step], policy: Policy, live: Inventory) -> None:
-        self._live = live
-        self._asked = asks(policy, "on_missing")
-        assigned = [step.live for step in steps if step.live and step.status in ASSIGNED]
-        state = [entry for entry in assigned if entry.role in _STATE]
-        self._restored = {optimizer_of(entry, live) for entry in state}
-        self._trained = {entry.of for entry in state}
-        stored = [step for step in steps if step.stored and step.stored.role is Role.SLOT]
-        self._slots = {step.entry.slot for step in stored}
-        unused = (s for s in stored if not s.live and s.severity is Severity.ERROR)
-        self._unused = {step.entry.slot for step in unused}
-
-    def beginning(self, step: Step) -> str:
-        """What a slot of a restored variable begins at; "" if nothing is known."""
-        slot, path = step.entry.slot, optimizer_of(step.entry, self._live)
-        cls = self._live.optimizers.get(path, "")
-        of_weights = begins_as_weights(slot, cls)
-        if step.severity is not Severity.ERROR:
-            spared = {Status.MISSING, Status.EXCLUDED}
-            return AT_WEIGHTS if of_weights and step.status in spared else ""
-        if step.status is not Status.MISSING or self._asked or slot in self._unused:
-            return ""
-        if of_weights:
-            return AT_WEIGHTS
-        if path not in self._restored:
-            return ""
-        if slot in self._slots:
-            return "" if step.entry.of in self._trained else TRAINED_NOW
-        optional = AT_ZERO.union(OPTIMIZERS[cls].more if cls in OPTIMIZERS else ())
-        return NEW_SLOT if slot in optional else ""
+    return [found.get(step.name, step) for step in steps]

@@ -138,8 +138,12 @@ class Orders:
     ) -> _LayerMatch:
         """Match by index; names that were guessed from the file must not contradict.
 
-        An optimizer has no learning rate of its own beside a schedule.
+        An optimizer has no slots before it trains, and no learning rate beside a schedule.
         """
+        if live_path in self._live.optimizers and len(old) < len(new):
+            own = [x for x in new if self._live.entries[x.name].role is not Role.SLOT]
+            scalars = all(self._shape(self._stored, x.name) == () for x in old)
+            new = own if scalars and len(old) <= len(own) else new
         rates = self._rates(self._stored, old), self._rates(self._live, new)
         if len(old) != len(new) and not all(rates):
             old, new = ([x for x in each if x not in rates[0] | rates[1]] for each in (old, new))

@@ -22,7 +22,7 @@ from tfckpt.core.names import Node, NodeKind
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
 from tfckpt.stored.formats.keras_config import class_of, mapping, text, wire
 from tfckpt.stored.formats.keras_layers import attributes
-from tfckpt.stored.formats.keras_objects import entry, fill, take_scale
+from tfckpt.stored.formats.keras_objects import accumulation, entry, fill, take_scale
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -58,6 +58,7 @@ class _H5Reader:
         self._deep: list[tuple[Node, list[tuple[Node, str]]]] = []
         self._own: list[tuple[Node, list[tuple[Node, str]]]] = []
         self._configs: list[tuple[Node, Mapping[str, Any]]] = []
+        self._batches: dict[str, int] = {}
 
     def read(self) -> Inventory:
         self._check_writer()
@@ -68,16 +69,20 @@ class _H5Reader:
         if (state := self._file.root.groups.get(_STATE)) is not None:
             roots[names.OPTIMIZER] = self._optimizer(state)
         named = names.assign(roots, {names.MODEL})
-        return named.inventory(self._path, map(entry, named.values), self._own, self._deep)
+        entries, batches = map(entry, named.values), self._batches
+        return named.inventory(self._path, entries, self._own, self._deep, accumulation=batches)
 
     def _optimizer(self, group: H5Group) -> Node:
         config = mapping(self._json("training_config"), "optimizer_config")
+        self._batches = accumulation(config)
+        scaled = not config
         while inner := mapping(mapping(config, "config"), _INNER_OPTIMIZER):
-            config = inner
+            config, scaled = inner, True
         label = snake_case(class_of(config))  # tf_keras: `Custom>Adam`
         node = Node(NodeKind.OPTIMIZER, label=label)
         listed = self._listed(group)
-        values = take_scale(node, [value for _, value in listed])
+        values: Sequence[H5Dataset] = [value for _, value in listed]
+        values = take_scale(node, values) if scaled else values
         names_of = [path for path, _ in listed][-len(values) :]
         self._own.append((node, list(zip(fill(node, values), names_of, strict=True))))
         return node

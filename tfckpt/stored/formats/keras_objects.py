@@ -53,12 +53,13 @@ def read(reader: ObjectReader, path: str, config: Mapping[str, Any]) -> Inventor
     root, model = reader.root, reader.model(config)
     wire(reader.configs)
     roots = {names.MODEL: model}
+    settings = _optimizer_config(config)
     if (state := root.groups.get(OPTIMIZER)) is not None:
-        settings = _optimizer_config(config)
         roots[OPTIMIZER] = _optimizer(reader, state, settings)
     named = names.assign(roots, {names.MODEL})
     entries = (*map(entry, named.values), *_metrics(root))
-    return named.inventory(path, entries, own=reader.orders)
+    batches = accumulation(settings)
+    return named.inventory(path, entries, own=reader.orders, accumulation=batches)
 
 
 def entry(value: names.Name) -> Entry:
@@ -117,6 +118,14 @@ def _optimizer_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return optimizer if isinstance(optimizer, dict) else {}
 
 
+def accumulation(config: Mapping[str, Any]) -> dict[str, int]:
+    """Path of the optimizer → how many batches make an update, if its configuration says so."""
+    while inner := mapping(mapping(config, "config"), _INNER):
+        config = inner
+    batches = mapping(config, "config").get("gradient_accumulation_steps")
+    return {OPTIMIZER: batches} if isinstance(batches, int) else {}
+
+
 def fill(node: Node, values: Sequence[H5Dataset]) -> list[Node]:
     """Add an optimizer's values to its node; returns their nodes in the order of the file."""
     nodes = []
@@ -132,16 +141,20 @@ def fill(node: Node, values: Sequence[H5Dataset]) -> list[Node]:
 
 
 def take_scale(node: Node, values: Sequence[H5Dataset]) -> Sequence[H5Dataset]:
-    """Add a loss scale's own values to the node of its optimizer; returns those that follow."""
+    """Add a loss scale's own values to the node of its optimizer; returns those that follow.
+
+    It has no scale before the first step, when its optimizer has an iteration and a rate at most.
+    """
     own = values[: len(_SCALE)]
-    if len(own) < len(_SCALE) or any(value.shape for value in own) or "int" not in own[2].dtype:
+    if len(own) < 3 or any(value.shape for value in own) or "int" not in own[2].dtype:
         return values
+    own = own if len(values) > len(_SCALE) else own[:2]
     group = Node(NodeKind.GROUP)
-    for edge, value in zip(_SCALE, own, strict=True):
+    for edge, value in zip(_SCALE, own, strict=False):
         name, role = optimizer_value(edge)
         group.children.append((name, Node(NodeKind.VALUE, role=role, value=value)))
     node.children.append((LOSS_SCALE, group))
-    return values[len(_SCALE) :]
+    return values[len(own) :]
 
 
 class ObjectReader:

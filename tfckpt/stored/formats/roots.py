@@ -314,6 +314,7 @@ class Move:
             containers={name(path): held for path, held in inventory.containers.items()},
             aliases={name(path): name(target) for path, target in inventory.aliases.items()},
             optimizers={name(path): label for path, label in inventory.optimizers.items()},
+            accumulation={name(path): each for path, each in inventory.accumulation.items()},
             roots={
                 keyword: dataclasses.replace(root, component=name(root.component))
                 for keyword, root in inventory.roots.items()

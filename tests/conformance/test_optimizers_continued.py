@@ -1,0 +1,85 @@
+"""What comes of an optimizer in a restore: a fixed part of the table of `python -m zoo.continued`.
+
+Each optimizer with itself in a state and a file of its own; some of two; the edits of its options;
+and which optimizer is which, where keywords do not say it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from zoo import continued
+from zoo.continued import ASKED, GOES_ON, IN_PART
+from zoo.restores import WRITERS, stack
+
+import tfckpt
+
+ONE = [case for case in continued.cases() if case.same]
+TWO = [case for case in continued.cases() if not case.same]
+PART = [ONE[at * 45 + at * 7 % 45] for at in range(len(ONE) // 45)] + TWO[::1103]
+CELLS = ((".keras", "trained"), ("tfckpt", "unbuilt"))
+EDITS = [case for case in continued.edits() if (case.kind, case.now) in CELLS]
+# What is not restored as it was: by the optimizers before and after the edit.
+EDITED = {
+    **dict.fromkeys(("adam_accumulating", "updates_of_4", "muon", "muon_without_head"), ASKED),
+    "adam > adam_accumulating": ASKED,
+    "sgd > sgd_momentum": IN_PART,
+    "sgd > sgd_ema": IN_PART,
+}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return tmp_path_factory.mktemp("files")
+
+
+@pytest.mark.parametrize("case", PART, ids=str)
+def test_an_optimizer_goes_on_or_begins_and_that_is_said(case, place) -> None:
+    word = continued.judge(case, place)
+    assert word in continued.USUAL or word.startswith("- "), word
+
+
+@pytest.mark.parametrize("case", EDITS, ids=str)
+def test_an_edited_option_is_restored_whole_said_or_asked(case, place) -> None:
+    old, new = case.old[1], case.new[1]
+    word, expected = continued.judge(case, place), EDITED.get(f"{old} > {new}", EDITED.get(old))
+    added = {"adam_amsgrad", "adam_ema", "only_centered"}
+    if case.kind == ".keras" and {old, new} & added:  # the file numbers the slots
+        expected = ASKED
+    elif new in added:
+        expected = IN_PART
+    assert word == (expected or GOES_ON)
+
+
+def _adam(k: Any, model: Any, steps: int = 0) -> Any:
+    optimizer = k.optimizers.Adam(0.1)
+    optimizer.build(model.trainable_variables)
+    for number, variable in enumerate(optimizer.variables[2:] if steps else ()):
+        variable.assign(tf.fill(variable.shape, steps + number / 8))
+    optimizer.iterations.assign(steps)
+    return optimizer
+
+
+@WRITERS
+def test_an_optimizer_of_another_keyword_is_told_by_what_it_trains(flavour, tmp_path, writer):
+    def models() -> dict[str, Any]:
+        return {"generator": stack(flavour, "a"), "discriminator": stack(flavour, "b")}
+
+    old = models()
+    both = {name: _adam(flavour, model, n) for n, (name, model) in enumerate(old.items(), 5)}
+    for given in (
+        {"optimizer": both["generator"]},
+        {"gen": both["generator"], "disc": both["discriminator"]},
+        {"discriminator_G": both["generator"], "generator_D": both["discriminator"]},
+    ):
+        path = writer.Checkpoint(**old, **given).save(str(tmp_path / str(len(given))))
+        new = models()
+        mine = [_adam(flavour, new[name]) for name in ("discriminator", "generator")]
+        tfckpt.restore(path, optimizer_D=mine[0], optimizer_G=mine[1], **new)
+        assert int(mine[1].iterations) == 5
+        assert int(mine[0].iterations) == (6 if len(given) == 2 else 0)
+        for one, other in zip(mine[1].variables, both["generator"].variables, strict=True):
+            np.testing.assert_array_equal(one.numpy(), other.numpy())
