@@ -57,7 +57,7 @@ class LayerNode:
         self.values: dict[str, Entry] = {}
         self.label = layer.own if layer else ""
         self.own = self.label if layer and (not layer.auto or layer.given) else ""
-        self.told = self.label if layer and layer.given is not False else ""  # maybe by a user
+        self.maybe_own = self.label if layer and layer.given is not False else ""  # maybe by a user
         self.place = self.name if kind in _NAMES else ""  # an index is not a name
         self.created = layer.created if layer else -1
         self.order: tuple[str, ...] = ()  # of its values, as Keras writes them
@@ -353,7 +353,9 @@ class Ladder:
         was = (a.above, b.own) in self.old.labels or (a.above, b.label) in self.old.given_at
         if a.label != b.label and (there or was):  # Keras has counted up to a name that was given
             return True
-        return a.label != b.label and (a.told in self.new.given or b.told in self.old.given)
+        return a.label != b.label and (
+            a.maybe_own in self.new.given or b.maybe_own in self.old.given
+        )
 
     def _is_sure(self, rows: Rows, *, across: bool) -> bool:
         """Whether nothing speaks against pairing two rows one by one."""
