@@ -144,6 +144,7 @@ HOLDERS: dict[str, tuple[Callable[[Any], Any], Any]] = {
 }
 ROOTS = (
     *("callback", "other callback", "closure", "nonlocal", "global", "class", "partial", "method"),
+    *("default", "function"),
     *("model", "layer", "loss", "regularizer", "optimizer", "metric", "initializer"),
 )
 EVENTS = ("on_train_batch_begin", "on_train_batch_end", "on_epoch_begin", "on_epoch_end")
@@ -152,7 +153,7 @@ DATA: dict[str, Callable[[Start], dict[str, Any]]] = {
     "dataset": lambda run: {"x": shuffled().batch(BATCH)},
     "sequence": lambda run: {"x": sequence(run)},
 }
-FITS: dict[str, tuple[int, ...]] = {"once": (3,), "twice": (2, 2)}
+FITS: dict[str, tuple[int, ...]] = {"once": (2,), "twice": (2, 1)}
 
 
 class Place(NamedTuple):
@@ -285,6 +286,15 @@ def _found(root: str, value: Any, roots: dict[str, Any]) -> Callable[[], Any]:
         return lambda: PLACE
     if root == "partial":
         return functools.partial(lambda one: one, held)
+    if root == "default":
+        return lambda held=held: held
+    if root == "function":
+
+        def function() -> Any:
+            return function
+
+        function.it = value  # type: ignore[attr-defined]
+        return function
     if root == "method":
         return types.MethodType(lambda self: self, _object(value, Holding))
     if root == "closure":
