@@ -15,6 +15,7 @@ import contextlib
 import dataclasses
 import enum
 import functools
+import math
 import random
 import sys
 import types
@@ -235,7 +236,7 @@ class HeldValues:
             self._object(value, path, depth, put)
 
     def _plain(self, value: Any, path: str, put: Put) -> None:
-        if put is not None and (value is None or type(value) is bool):
+        if put is not None and _is_json(value):
             self.held[path] = Held(value, (value, type(value)), value, put=put)
         elif not isinstance(value, enum.Enum):
             self._keep(path, value, value, put)
@@ -428,6 +429,16 @@ def as_data(value: Any, key: str) -> tuple[Any, dict[str, Array], str]:
         return None, {}, str(error)
     except Exception as error:  # a variable of a strategy, or without a value
         return None, {}, f" cannot be read ({error})"
+
+
+def _is_json(value: Any) -> bool:
+    """Whether it is its own encoding, as most attributes are."""
+    kind = type(value)
+    if kind is int:
+        return -(1 << 63) <= value < 1 << 63
+    if kind is float:
+        return math.isfinite(value)
+    return value is None or kind is bool or (kind is str and value.isascii())
 
 
 def _holds_variable(content: Any, depth: int = 0) -> bool:
