@@ -9,6 +9,7 @@ import pytest
 import tf_keras
 from safetensors.numpy import save_file
 from zoo import command_line
+from zoo.pairs.build import start_anew
 from zoo.pasted import equal, pasted
 
 import tfckpt
@@ -142,6 +143,26 @@ def test_a_renamed_recurrent_layer_keeps_its_seeds(k, stateful, how, match, tmp_
     equal(saved.weights, model.weights)
     if ours:
         equal((variable.numpy() for variable in saved.variables), model.variables)
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_seeds_go_with_attention_layers_where_an_answer_says(place, tmp_path):
+    def attending(count):
+        start_anew(keras)
+        x = y = keras.Input((3, 4))
+        layers = [keras.layers.MultiHeadAttention(2, 2, dropout=0.1) for _ in range(count)]
+        for layer in layers:
+            y = layer(y, y)
+        return keras.Model(x, y), layers
+
+    saved, old = attending(2)
+    saved(np.ones((1, 3, 4)), training=True)  # seeds move
+    path = tfckpt.Checkpoint(model=saved).save(str(tmp_path / "ckpt"))
+    model, new = attending(3)
+    answer = tfckpt.suggest(path, model).answers[place]
+    tfckpt.restore(path, model, policy=answer.suggestion.policy)
+    for one, other in zip(old, new[place:], strict=False):
+        equal((variable.numpy() for variable in one.variables), other.variables)
 
 
 # --- Where they are shown, besides a refusal in Python: zoo/everyday pastes these ---

@@ -1,4 +1,4 @@
-"""``python -m zoo.everyday [flavour] [words]``: measure the table and print it, in 80 columns."""
+"""``python -m zoo.everyday [more|tf1] [flavour] [words]``: measure and print a table, 80 wide."""
 
 from __future__ import annotations
 
@@ -10,14 +10,23 @@ import textwrap
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
-from zoo.everyday.judge import FLAVOURS, measure, shares
+from zoo.everyday import judge, tf1
+from zoo.everyday.judge import FLAVOURS, shares
+from zoo.everyday.more import MORE
 from zoo.everyday.rows import ROWS
+
+TABLES = {
+    "rows": (ROWS, judge.measure),
+    "more": (MORE, judge.measure),
+    "tf1": (tf1.FILES, tf1.measure),
+}
 
 
 def main(*words: str) -> int:
     flavours = [each for each in FLAVOURS if each in words] or FLAVOURS
-    parts = [word for word in words if word not in FLAVOURS] or [""]
-    rows = {name: row for name, row in ROWS.items() if any(part in name for part in parts)}
+    parts = [word for word in words if word not in (*FLAVOURS, *TABLES)] or [""]
+    table, measure = TABLES[next((word for word in words if word in TABLES), "rows")]
+    rows = {name: row for name, row in table.items() if any(part in name for part in parts)}
     cells, wrong = {}, 0
     for name, row in rows.items():
         for flavour in (each for each in flavours if each in row.flavours):
@@ -34,6 +43,8 @@ def main(*words: str) -> int:
         if row.today:
             print(textwrap.fill(f"{name}: {row.today[1]}", 80, subsequent_indent="  "))
     print(f"\n{shares(cells)}; {wrong} other than expected")
+    if table is tf1.FILES:
+        print(f"{tf1.without_thinking(cells):.1%} restored without a question, and whole")
     return int(wrong > 0)
 
 

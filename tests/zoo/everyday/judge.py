@@ -71,7 +71,11 @@ def shares(cells: Mapping[tuple[str, str], str]) -> str:
 
 def measure(row: Row, k: Any) -> Measured:
     """Save as one program, restore as another one, started anew."""
-    path, values = _written(row.old, row.save, k)
+    return judged(row, *_written(row.old, row.save, k), k)
+
+
+def judged(row: Row, path: str, values: Values, k: Any) -> Measured:
+    """Restore a file that has these values, by what they mean."""
     start_anew(k)
     new = (row.new or row.old)(k)
     fill(new.weights(), seed=2)
@@ -138,7 +142,7 @@ class _Judge:
     def _wrong_weights(self) -> Iterator[str]:
         for name, variable in self._new.weights().items():
             kept = name.partition("/")[0] in self._row.stays
-            meant = self._before[name] if kept else self._saved.get(name, self._before[name])
+            meant = self._before[name] if kept or name not in self._saved else self._saved[name]
             found = variable.numpy()
             if not np.array_equal(found, meant):
                 sides = (("saved", self._saved), ("before", self._before))

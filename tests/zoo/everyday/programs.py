@@ -122,7 +122,7 @@ OPTIMIZERS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def _of_model(
+def of_model(
     k: Any,
     model: Any,
     parts: Mapping[str, Any],
@@ -180,7 +180,7 @@ def stack(
         model = SHAPES[shape](k, list(parts.values()), inputs)
         for part in frozen:
             parts[part].trainable = False
-        return _of_model(k, model, {n: p for n, p in parts.items() if p.weights}, **how)
+        return of_model(k, model, {n: p for n, p in parts.items() if p.weights}, **how)
 
     return make
 
@@ -242,7 +242,7 @@ def heads(*names: str) -> Make:
         parts |= {name: k.layers.Dense(2 * n, name=name) for n, name in enumerate(names, 1)}
         found = parts["trunk"](inputs)
         model = k.Model(inputs, [parts[name](found) for name in names])
-        return _of_model(k, model, parts, None)
+        return of_model(k, model, parts, None)
 
     return make
 
@@ -254,7 +254,7 @@ def encoder(k: Any, decoder: bool = False) -> Program:
         return Program({"model": parts["encoder"]}, parts)
     parts["decoder"] = _sequential(k, [k.layers.Dense(WIDTH)], (4,))
     inputs = k.Input((WIDTH,))
-    return _of_model(k, k.Model(inputs, parts["decoder"](parts["encoder"](inputs))), parts)
+    return of_model(k, k.Model(inputs, parts["decoder"](parts["encoder"](inputs))), parts)
 
 
 def gan(*which: str, optimizers: bool = True, called: str = "optimizer") -> Make:

@@ -26,11 +26,12 @@ from typing import TYPE_CHECKING
 from tfckpt.core.fewest import holder_of, last_word
 from tfckpt.core.inventory import ATTRIBUTES, DICT, LIST, Role
 from tfckpt.planning.checks.step import Status
+from tfckpt.planning.suggestion.fitting import fitting, fixed_shape, long_shape, may_mean, tells
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from tfckpt.core.inventory import Container, Entry, Inventory, Layer, Shape
+    from tfckpt.core.inventory import Container, Entry, Inventory, Layer
     from tfckpt.planning.plan import Plan
 
     Nodes = Sequence["LayerNode"]
@@ -39,21 +40,9 @@ if TYPE_CHECKING:
 MOVED = frozenset({Role.WEIGHT, Role.VOCABULARY})
 _APART = frozenset({Status.EXCLUDED, Status.RESET})
 _NAMES = frozenset({DICT, ""})  # of containers whose places are names
+_COUNT = "num_batches_tracked"  # PyTorch's, of a normalization
 _MOST_LEVELS = 40
 _MOST_WORDS = 2_000_000
-# Another library's word for a value → Keras's, in the order in which they are tried.
-_WORDS = {
-    "weight": ("kernel", "gamma", "embeddings", "depthwise_kernel"),
-    "bias": ("beta",),
-    "running_mean": ("moving_mean",),
-    "running_var": ("moving_variance",),
-    "weights": ("kernel", "embeddings"),
-    "biases": ("bias", "beta"),
-    "w": ("kernel", "embeddings"),
-    "b": ("bias",),
-}
-_OF_KERAS = frozenset(itertools.chain.from_iterable(_WORDS.values()))
-_ORDERS = {"kernel": (1, 0), "depthwise_kernel": (0, 1)}  # of PyTorch's first two axes
 
 
 class LayerNode:
@@ -88,20 +77,26 @@ class LayerNode:
         """Shapes of all values below, and their words, without the names of layers."""
         rows = [entry for leaf in self.leaves for entry in leaf.values.items()]
         if self.worded:
-            return frozenset(Counter((word, _shape(entry)) for word, entry in rows).items())
-        return frozenset(Counter(_long(entry) for _, entry in rows).items())
+            return frozenset(Counter((word, fixed_shape(entry)) for word, entry in rows).items())
+        return frozenset(Counter(long_shape(entry) for _, entry in rows).items())
 
     @cached_property
     def kinds(self) -> tuple[frozenset[object], tuple[str, ...], bool]:
         """The same for layers that fit the same ones; a vocabulary may grow."""
-        shapes = frozenset((word, _shape(entry)) for word, entry in self.values.items())
+        shapes = frozenset((word, fixed_shape(entry)) for word, entry in self.values.items())
         return shapes, self.order, any("." in entry.name for entry in self.values.values())
 
 
 class LayerSide:
-    """The layers of an inventory in the order of what holds them, without some values."""
+    """The layers of an inventory in the order of what holds them, without some values.
 
-    def __init__(self, inventory: Inventory, apart: set[str]) -> None:
+    In a file that knows no layers, a variable is one of its own, ``word_embeddings``, where neither
+    its word nor another one beside it is among the ``words`` of layers.
+    """
+
+    def __init__(
+        self, inventory: Inventory, apart: set[str], words: Collection[str] | None = None
+    ) -> None:
         held = inventory.containers
         self.kinds = {path: _kind(each) for path, each in held.items()}
         self.orders = {path: each.order for path, each in held.items()}
@@ -110,11 +105,16 @@ class LayerSide:
         }
         self.nodes = {"": LayerNode("", "", "", -1, None)}
         self.top = self.nodes[""]
-        for name, entry in inventory.entries.items():
-            counts = last_word(name) == "num_batches_tracked"  # PyTorch's, of a normalization
-            if entry.role in MOVED and name not in apart and not counts:
-                node = self.nodes.get(path := holder_of(name)) or self._add(path)
-                node.values[name[len(path) + 1 :]] = entry
+        rows = [
+            (holder_of(name), name, entry)
+            for name, entry in inventory.entries.items()
+            if entry.role in MOVED and name not in apart and last_word(name) != _COUNT
+        ]
+        telling = {path for path, name, _ in rows if words is None or tells(name, words)}
+        for path, name, entry in rows:
+            lone = path not in telling or ("/" not in path and words and not tells(name, words))
+            node = self.nodes.get(path := name if lone else path) or self._add(path)
+            node.values[name[len(path) + 1 :]] = entry
         for path, node in self.nodes.items():
             order = (each.name[len(path) + 1 :] for each in inventory.own_orders.get(path, ()))
             node.order = tuple(order) or (*node.values,)
@@ -132,6 +132,9 @@ class LayerSide:
     @cached_property
     def sizes(self) -> set[object]:
         return {leaf.sizes for leaf in self.top.leaves}
+
+    def holder(self, name: str) -> LayerNode | None:
+        return self.nodes.get(name) or self.nodes.get(holder_of(name))
 
     def _add(self, path: str) -> LayerNode:
         node = self.top
@@ -155,7 +158,10 @@ class Ladder:
     """
 
     def __init__(self, stored: Inventory, live: Inventory, plan: Plan, bare: Plan) -> None:
-        self.old = LayerSide(stored, {step.source for step in bare.steps if step.status in _APART})
+        unordered = all(held.order == "created" for held in stored.containers.values())
+        known = {*map(last_word, live.entries)} if unordered else None
+        left = {step.source for step in bare.steps if step.status in _APART}
+        self.old = LayerSide(stored, left, known)
         self.new = LayerSide(live, {step.name for step in plan.steps if step.status in _APART})
         words = [{w for x in side.top.leaves for w in x.values} for side in (self.old, self.new)]
         for node in (*self.old.nodes.values(), *self.new.nodes.values()):
@@ -170,8 +176,7 @@ class Ladder:
         self._live = live
         for step in plan.assignments:
             if step.entry.role in MOVED and step.source in stored.entries:
-                a = self.old.nodes.get(holder_of(step.source))
-                b = self.new.nodes.get(holder_of(step.name))
+                a, b = self.old.holder(step.source), self.new.holder(step.name)
                 if a and b and self._may_be_exchanged(a, b):
                     continue
                 self.fixed[step.source] = step.name
@@ -181,7 +186,7 @@ class Ladder:
         self._align(self.old.top, self.new.top)
         self._shift()
         self._across()
-        if all(held.order == "created" for held in stored.containers.values()):
+        if unordered:
             self._without_order()
             self._one_list()
         self._without_turned()
@@ -210,8 +215,11 @@ class Ladder:
         groups: dict[frozenset[object], list[LayerNode]] = defaultdict(list)
         for b in news:
             if b.kinds not in fitting:
-                fit = (kinds for kinds, a in examples.items() if self._fitting(a, b) is not None)
-                fitting[b.kinds] = frozenset(fit)
+                fitting[b.kinds] = frozenset(
+                    kinds
+                    for kinds, a in examples.items()
+                    if self._fitting(a, b) is not None and not self._may_be_exchanged(a, b)
+                )
             groups[fitting[b.kinds]].append(b)
         for kinds, others in groups.items():
             yield [x for x in olds if x.kinds in kinds], others
@@ -255,7 +263,7 @@ class Ladder:
         """Stored word → live word of the values of two layers; None if they do not fit."""
         kinds = a.kinds, b.kinds
         if kinds not in self._fits:
-            self._fits[kinds] = _fitting(a, b)
+            self._fits[kinds] = fitting(a.values, b.values, b.order)
         return self._fits[kinds]
 
     def _by_key(self, olds: Nodes, news: Nodes, key: Callable[[LayerNode], str]) -> None:
@@ -331,7 +339,7 @@ class Ladder:
         rows: tuple[list[object], list[object]] = [], []
         for row, side, done in zip(rows, (olds, news), (self.taken, self.pairs), strict=True):
             for x in side:
-                path = next((y.path for y in x.leaves if y.path in done), "")
+                path = next((y.path for y in (*x.leaves, x) if y.path in done), "")
                 pair = (path, done[path])[:: 1 if done is self.taken else -1] if path else ()
                 row.append(pair or x.sizes)
         counts = list(map(Counter, rows))
@@ -404,6 +412,7 @@ class Ladder:
         """In a file that knows no layers: by the last name, by words, or the only one that fits."""
         self._by_key(*self._left(), lambda x: re.sub("[^a-z0-9]", "", last_word(x.path).lower()))
         for _ in range(2):
+            self._behind_scopes()
             groups = self.questions()
             claims = Counter(x.path for ones, _ in groups for x in ones)
             for each in groups:
@@ -411,23 +420,40 @@ class Ladder:
                 if len(olds) != len(news) or any(claims[x.path] > 1 for x in olds):
                     continue
                 rows = list(zip(olds, news, strict=True))
-                if len(rows) == 1 or _words_agree([(a.path, b.path) for a, b in rows]):
+                if len(rows) == 1 or _series_agree([(a.path, b.path) for a, b in rows]):
                     for a, b in rows:
                         self._pair(a, b)
+
+    def _behind_scopes(self) -> None:
+        """What is in the scope of a layer comes behind that layer: ``conv1/BatchNorm``."""
+        behind = {
+            x.path: y
+            for path, held in self.new.nodes.items()
+            if self.new.orders.get(path) == "all"
+            for x, y in itertools.pairwise(held.inner)
+        }
+        for a in self._left()[0]:
+            scope = self.old.nodes[a.above]
+            b = behind.get(self.taken.get(scope.path, ""))
+            if b is None or b.path in self.pairs or (b.layer and b.layer.beside):
+                continue
+            if scope.values and len(scope.inner) == 1 and self._fit(a, b):
+                self._pair(a, b)
 
     def _one_list(self) -> None:
         """All that is left, one by one, if a file only counts it: ``Variable_3``, ``w1``."""
         olds, news = self._left()
-        layers = [sorted(x.values.values(), key=lambda e: -len(_long(e))) for x in news]
+        layers = [sorted(x.values.values(), key=lambda e: -len(long_shape(e))) for x in news]
         new = [entry for layer in layers for entry in layer]  # a kernel is before its bias
-        shapes = {*map(_long, new)}
-        old = [entry for x in olds for entry in x.values.values() if _long(entry) in shapes]
-        old.sort(key=lambda entry: (_numbers(entry.name), -len(_long(entry))))
-        ranks = {(_numbers(entry.name), len(_long(entry))) for entry in old}
-        distinct = len(ranks) == len(old) and all(len({*map(_long, x)}) == len(x) for x in layers)
+        shapes = {*map(long_shape, new)}
+        old = [entry for x in olds for entry in x.values.values() if long_shape(entry) in shapes]
+        old.sort(key=lambda entry: (_numbers(entry.name), -len(long_shape(entry))))
+        ranks = {(_numbers(entry.name), len(long_shape(entry))) for entry in old}
+        apart = all(len({*map(long_shape, x)}) == len(x) for x in layers)
         rows = list(zip(old, new, strict=False))
-        worded = all(_may_mean(last_word(a.name), last_word(b.name)) for a, b in rows)
-        if distinct and worded and [*map(_long, old)] == [*map(_long, new)]:
+        worded = all(may_mean(last_word(a.name), last_word(b.name)) for a, b in rows)
+        counted = len(ranks) == len(old) and apart and worded
+        if counted and [*map(long_shape, old)] == [*map(long_shape, new)]:
             self.listed = {a.name: b.name for a, b in rows}
             self.taken |= {x.path: "" for x in olds}
             self.pairs |= {x.path: "" for x in news}
@@ -490,16 +516,6 @@ def _numbers(name: str) -> tuple[int, ...]:
     return tuple(int(each[:18]) for each in re.findall(r"\d+", name))
 
 
-def _long(entry: Entry) -> Shape:
-    """The shape without axes of one: some programs keep a bias as a row."""
-    return tuple(size for size in entry.shape or () if size > 1)
-
-
-def _shape(entry: Entry) -> Shape | None:
-    """What must be the same; a vocabulary may grow."""
-    return entry.shape if entry.role is Role.WEIGHT else None
-
-
 def _words_agree(rows: Sequence[tuple[str, str]]) -> bool:
     """Whether each has more words in common with its partner than with any other one.
 
@@ -521,74 +537,16 @@ def _words_agree(rows: Sequence[tuple[str, str]]) -> bool:
     return True
 
 
+def _series_agree(rows: Sequence[tuple[str, str]]) -> bool:
+    """The same, and a number says something inside of one series of names alone.
+
+    >>> _series_agree([("layer1", "dense_1"), ("fc2", "dense_2")])
+    False
+    """
+    stems = {tuple(re.sub(r"_?\d+", "", name) for name in row) for row in rows}
+    alike = len(stems) == 1 or _words_agree([(old, new) for old, new in stems])
+    return alike and _words_agree(rows)
+
+
 def _words(name: str) -> set[str]:
     return {*re.findall(r"[a-z]+|\d+", re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower())}
-
-
-# Values
-
-
-def _meanings(word: str) -> tuple[str, ...]:
-    return _WORDS.get(re.sub(r"_?[0-9]+\Z", "", word).lower(), ())
-
-
-def _may_mean(stored: str, live: str) -> bool:
-    """Whether a value's word is that of the model, or says nothing: ``Variable_3``."""
-    known = bool(_meanings(stored)) or stored in _OF_KERAS | _WORDS.keys()
-    return stored == live or live in _meanings(stored) or not known
-
-
-def axes_of(old: Entry, new: Entry) -> tuple[int, ...]:
-    """The axes of a kernel of PyTorch in Keras's order, () of anything else."""
-    rank, order = len(old.shape or ()), _ORDERS.get(last_word(new.name))
-    of_torch = "." in old.name and last_word(old.name) == "weight"  # (out, in, rows, columns)
-    return (*range(2, rank), *order) if of_torch and order and rank > 1 else ()
-
-
-def permuted(shape: Shape | None, axes: tuple[int, ...]) -> Shape | None:
-    return tuple((shape or ())[axis] for axis in axes) if axes else shape
-
-
-def merges(old: Shape | None, new: Shape | None) -> bool:
-    """Whether one has two neighboring axes of the other as one: heads and their features.
-
-    >>> merges((8, 8), (8, 2, 4)), merges((6, 8), (2, 3, 8)), merges((8, 8), (4, 8, 2))
-    (True, True, False)
-    """
-    short, long = sorted((old or (), new or ()), key=len)
-    merged = ((*long[:at], math.prod(long[at : at + 2]), *long[at + 2 :]) for at in (0, 1))
-    few = len(short) in (1, 2) and len(long) == len(short) + 1
-    return few and 1 not in long and short in merged
-
-
-def _fitting(a: LayerNode, b: LayerNode) -> dict[str, str] | None:
-    if len(a.values) != len(b.values):
-        return None
-    if all(word.startswith("vars/") for word in a.values):  # Keras's file knows their order alone
-        rows = list(zip(sorted(a.values, key=lambda word: int(word[5:])), b.order, strict=False))
-        same = all(w in b.values and a.values[v].shape == b.values[w].shape for v, w in rows)
-        return dict(rows) if same and len(rows) == len(b.values) else None
-    found, left, rest = {}, [], dict(b.values)
-    for word, entry in a.values.items():
-        means = (word, *_meanings(word))
-        fit = (other for other in means if other in rest and _is_like(entry, rest[other]))
-        if (other := next(fit, None)) is None:
-            left.append(word)
-        else:
-            found[word] = other
-            del rest[other]
-    if found and len(left) == 1 and not {*left, *rest} <= _OF_KERAS:  # all else agrees
-        (word,), (other,) = left, rest
-        if a.values[word].shape == rest[other].shape is not None:
-            return {**found, word: other}
-    return None if left else found
-
-
-def _is_like(old: Entry, new: Entry) -> bool:
-    if Role.VOCABULARY in (old.role, new.role):
-        return old.role is new.role
-    axes = axes_of(old, new)
-    shapes = old.shape, permuted(old.shape, axes)
-    same = bool(axes) or last_word(old.name) == last_word(new.name)
-    row = len(new.shape or ()) == 1 and old.shape == (1, *(new.shape or ()))  # a bias, at times
-    return row or new.shape in shapes or (same and any(merges(x, new.shape) for x in shapes))

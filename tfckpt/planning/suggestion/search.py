@@ -23,7 +23,8 @@ from tfckpt.planning.ema import Averages
 from tfckpt.planning.matching.seeds import layer_of, seed_of
 from tfckpt.planning.planner import make_plan
 from tfckpt.planning.suggested import Answer, Candidates, Suggestion, leaving, which_is_which
-from tfckpt.planning.suggestion.ladder import MOVED, Ladder, axes_of, merges, permuted
+from tfckpt.planning.suggestion.fitting import axes_of, merges, permuted
+from tfckpt.planning.suggestion.ladder import MOVED, Ladder
 from tfckpt.policy.adapt import OfVariable
 
 if TYPE_CHECKING:
@@ -213,7 +214,11 @@ class _Search:
         lone = (Status.MISSING, Status.UNEXPECTED)
         steps = [s for s in self._plan.steps if s.entry.role is Role.SEED and s.status in lone]
         old, new = {s.source for s in steps if s.stored}, {s.name for s in steps if s.live}
-        layers = {holder_of(a): holder_of(b) for a, b in names.items()} | self._ladder.taken
+        layers = dict(self._ladder.taken)
+        for a, b in names.items():
+            layers[a := holder_of(a)] = (b := holder_of(b))
+            if last_word(a) == last_word(b) and a.count("/") > 1:  # a part of a layer
+                layers.setdefault(holder_of(a), holder_of(b))
         moved = {seed: rebased(layer_of(seed), layers) for seed in old}
         found = {seed: name for seed, to in moved.items() if to and (name := seed_of(to)) in new}
         old, new = old - found.keys(), new - {*found.values()}
@@ -306,7 +311,12 @@ class _Search:
         if found is None or not found.ok or other or restored < max(1, _LEAST_SHARE * min(sides)):
             return None
         better = {key: better[key] for key in _ORDER if key in better} | better
-        lost = {holder_of(name) for name in unused if stored[name].role in MOVED}
+        nodes = [(name, self._ladder.old.holder(name)) for name in unused]
+        lost = {
+            node.path if node else holder_of(name)
+            for name, node in nodes
+            if stored[name].role in MOVED
+        }
         left = leaving(sorted(layers), sorted(lost), plan, better)
         policy = self._with(better)
         found = make_plan(policy, self._file, self._live, self._known) if policy.ema else found
