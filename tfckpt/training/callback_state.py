@@ -84,7 +84,7 @@ class States:
         self._saved: dict[int, Any] = {}  # variables by id, which live as long
 
     def lose(self, text: str) -> None:
-        """What else is not exact, which a later start is told, too."""
+        """What else is not exact, which a later start names, too."""
         self._lost |= {text: None}
 
     def begins(self) -> None:

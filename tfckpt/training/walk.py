@@ -255,7 +255,7 @@ class HeldValues:
             self._function(value, path, depth)
 
     def _arguments(self, given: Any, named: Any, path: str, depth: int) -> None:
-        """What a function is called with, as far as it is no number or text."""
+        """What a function is called with, except numbers and text."""
         for name, value in [*enumerate(given or ()), *(named or {}).items()]:
             if not isinstance(value, _PLAIN):
                 self._visit(value, f"{path}({name})", depth + 1)
