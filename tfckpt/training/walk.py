@@ -435,9 +435,9 @@ def _is_json(value: Any) -> bool:
     """Whether it is its own encoding, as most attributes are."""
     kind = type(value)
     if kind is int:
-        return -(1 << 63) <= value < 1 << 63
+        return bool(-(1 << 63) <= value < 1 << 63)
     if kind is float:
-        return math.isfinite(value)
+        return bool(math.isfinite(value))
     return value is None or kind is bool or (kind is str and value.isascii())
 
 
