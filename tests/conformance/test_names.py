@@ -215,6 +215,15 @@ def test_a_list_held_layer_is_not_taken_for_the_layer_that_holds_it(tmp_path):
     assert all(untold.search(name) for name in foreign)
 
 
+def test_the_scope_of_a_whole_model_is_no_name_of_a_layer(tmp_path):
+    """A model of Keras 3 that is built by its first call makes all variables in its own scope."""
+    head = keras.Sequential([keras.layers.Dense(4, name="mid")], name="head")
+    model = called(in_turn(keras.Model, first=lambda: keras.layers.Dense(4), head=lambda: head)())
+    path = tf.train.Checkpoint(model=model).save(str(tmp_path / "ckpt"))
+    names = open_checkpoint(path).inventory.entries
+    assert "model/head/layer_with_weights-0/kernel" in names, list(names)
+
+
 def test_slots_without_a_list_go_to_no_variable_whose_name_two_have(tmp_path):
     """Muon's lists have gaps and are not saved; its slots' names alone are left."""
 

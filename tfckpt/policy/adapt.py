@@ -270,7 +270,7 @@ class Resize(OfVariable):
     prefix: Index = 0
     """Number of positions before the grid to keep unchanged, e.g. 1 for a class token."""
 
-    goes_with: ClassVar = (
+    goes_with: ClassVar[tuple[GoesWith, ...]] = (
         GoesWith("grid", "axes", beside, _BOTH),
         GoesWith("to_grid prefix", "grid", lacks, "`{key}` needs `grid`"),
         GoesWith(
@@ -445,7 +445,7 @@ class Split(Adaptation):
     sizes: Counts | None = None
     """Size of each part along the axis; by default, the size of each variable."""
 
-    goes_with: ClassVar = (
+    goes_with: ClassVar[tuple[GoesWith, ...]] = (
         GoesWith("model", "checkpoint", unpaired),
         GoesWith("sizes", "model", _differ, "`sizes` must have one size for each name in `model`"),
     )
@@ -471,7 +471,7 @@ class Concat(Adaptation):
     axis: int
     """Axis to concatenate along."""
 
-    goes_with: ClassVar = (GoesWith("model", "checkpoint", unpaired),)
+    goes_with: ClassVar[tuple[GoesWith, ...]] = (GoesWith("model", "checkpoint", unpaired),)
 
     def make(self, into: AdaptTarget, *arrays: np.ndarray) -> Made:
         first = arrays[0]
@@ -499,7 +499,7 @@ class Function(Adaptation):
     model: Name
     """Selector over model names; with `checkpoint`, the model name of the result."""
 
-    goes_with: ClassVar = (GoesWith("model", "checkpoint", unpaired),)
+    goes_with: ClassVar[tuple[GoesWith, ...]] = (GoesWith("model", "checkpoint", unpaired),)
 
     def make(self, into: AdaptTarget, *arrays: np.ndarray) -> Made:
         require(

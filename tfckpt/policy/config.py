@@ -83,7 +83,7 @@ def _member(source: Source) -> Source:
 class Source(Model):
     """Restore from one checkpoint, a directory of checkpoints, or several combined."""
 
-    section: ClassVar = "restore"
+    section: ClassVar[str] = "restore"
 
     path: PathText | None = None
     """Path of one checkpoint, without .index: zoo/imagenet/ckpt-900."""
@@ -106,14 +106,14 @@ class Source(Model):
     on_damaged: Literal["error", "next"] = "error"
     """If there are checkpoints and none can be read: fail, or try the next source."""
 
-    one_of: ClassVar = OneOf(
+    one_of: ClassVar[OneOf] = OneOf(
         ("path", "directory", "all_of"),
         "a source has",
         "neither `path`, `directory` nor `all_of`",
         "write one of them: `path` is one checkpoint; `directory` is a directory of numbered "
         "checkpoints; `all_of` is a list of sources",
     )
-    goes_with: ClassVar = (
+    goes_with: ClassVar[tuple[GoesWith, ...]] = (
         GoesWith(
             "checkpoint_name select",
             "path all_of",
@@ -171,7 +171,7 @@ _Short = BeforeValidator(_short, json_schema_input_type=Source | Literal["own"])
 class Restore(Model):
     """Where to restore from: the first source that holds a checkpoint."""
 
-    section: ClassVar = "restore"
+    section: ClassVar[str] = "restore"
 
     first_of: Annotated[tuple[Annotated[Source, _Short], ...], Field(min_length=1), Listed]
     """Sources to try in order, own among them; the first that holds a checkpoint is used."""
@@ -240,7 +240,7 @@ def _check_name(policy: str, declared: Any) -> None:
 class Config(Model):
     """A tfckpt config file."""
 
-    section: ClassVar = "config"
+    section: ClassVar[str] = "config"
 
     version: Annotated[Literal[1], BeforeValidator(_version)]
     """Version of the config format; must be 1."""

@@ -55,7 +55,7 @@ def _signal(name: str) -> str:
 class Save(Model):
     """When to save; without any key, only run.save() saves."""
 
-    section: ClassVar = "manager.save"
+    section: ClassVar[str] = "manager.save"
 
     every_steps: Count | None = None
     """Save N steps after the last save; in fit, N batches unless a `step` is given."""
@@ -68,7 +68,7 @@ class Save(Model):
     grace_seconds: Positive = 25.0
     """Seconds after the signal until the process ends, even if the save is not complete."""
 
-    goes_with: ClassVar = (
+    goes_with: ClassVar[tuple[GoesWith, ...]] = (
         GoesWith(
             "grace_seconds",
             "on_signal",
@@ -157,14 +157,14 @@ class Keep(Model):
     )
     """Keep the checkpoints with these numbers: 12 is ckpt-12."""
 
-    one_of: ClassVar = OneOf(
+    one_of: ClassVar[OneOf] = OneOf(
         ("latest", "best", "every_n_steps", "every_n_hours", "pin"),
         "a rule must have exactly one of `latest`, `best`, `every_n_steps`, `every_n_hours`, `pin`"
         "; this one has",
         "none",
         "write one rule per list item; a checkpoint is kept if any rule keeps it",
     )
-    goes_with: ClassVar = (
+    goes_with: ClassVar[tuple[GoesWith, ...]] = (
         GoesWith(
             "monitor",
             "best",
@@ -187,7 +187,7 @@ class KeepWhereMeasured(Keep):
 class Export(Model):
     """Files for inference, beside the checkpoints of a run."""
 
-    section: ClassVar = "manager.export"
+    section: ClassVar[str] = "manager.export"
 
     weights_h5: Literal["best", "latest"] | None = None
     """Let Keras write best.weights.h5 or latest.weights.h5, of the best or the latest save."""
@@ -212,7 +212,7 @@ _FILLED_IN = re.compile(r"\{\w+(:[^}]*)?\}")
 class Manager(Model):
     """Where and when to save the checkpoints of a run, and which to keep."""
 
-    section: ClassVar = "manager"
+    section: ClassVar[str] = "manager"
 
     directory: Annotated[PathText, AfterValidator(_directory)]
     """Directory of the checkpoints; a relative path is relative to the working directory."""
@@ -247,7 +247,7 @@ class Manager(Model):
     callbacks: dict[str, Annotated[tuple[Text, ...], Listed]] = Field(default_factory=dict)
     """State of your own callbacks: class name → attributes, e.g. {Curriculum: [level]}."""
 
-    goes_with: ClassVar = (
+    goes_with: ClassVar[tuple[GoesWith, ...]] = (
         GoesWith(
             "keep",
             "max_to_keep",

@@ -80,13 +80,13 @@ class Rename(Model):
     model: Names
     """Name or names in the model; with the same wildcards, or groups of the regex as \\1."""
 
-    goes_with: ClassVar = (GoesWith("model", "checkpoint", unpaired),)
+    goes_with: ClassVar[tuple[GoesWith, ...]] = (GoesWith("model", "checkpoint", unpaired),)
 
 
 class OptimizerRules(Model):
     """What to restore of an optimizer's state."""
 
-    section: ClassVar = "policy.optimizer"
+    section: ClassVar[str] = "policy.optimizer"
 
     slots: Literal["restore", "reset"] = "restore"
     """Momentums and other slots: restore them, or reset them as in a new optimizer."""
@@ -184,7 +184,7 @@ class Policy(Model):
 
     """
 
-    section: ClassVar = "policy"
+    section: ClassVar[str] = "policy"
 
     name: SkipJsonSchema[str] = "policy"
     """The policy's key under ``policies``; not a key of its mapping."""
@@ -238,7 +238,7 @@ class Policy(Model):
     training_state: Annotated[tuple[TrainingState, ...], Once, Listed] = get_args(TrainingState)
     """Training state to restore; outside the manager's directory, only if written here."""
 
-    goes_with: ClassVar = (
+    goes_with: ClassVar[tuple[GoesWith, ...]] = (
         GoesWith(
             "expect_partial",
             "assert_",

@@ -236,7 +236,9 @@ def _ambiguities(old: Container, new: Container, path: str) -> Why:
         return _exchanged(pairs, "cls")
     firm = _firm(old, new)
     weak = [(a, b) for a, b in pairs if a.place not in firm[0] and b.place not in firm[1]]
-    exchanged = _exchanged(weak, "fed", "feeds", "settings")
+    places = {b.place for b in new.layers}
+    gone = [a for a in old.layers if a.place not in places]
+    exchanged = _exchanged(weak, "fed", "feeds", "settings", gone=gone)
     renamed = _renamed(old, pairs, firm)
     if new.kind == LIST:
         return exchanged | renamed | _other_list(old, new, pairs, firm)
@@ -478,10 +480,11 @@ def _other_list(old: Container, new: Container, pairs: Pairs, firm: Names) -> Wh
     )
     if not why and not _other_order(*weak):
         return {}
+    was, now = (Counter(x.own for x in held.layers) for held in (old, new))
     return {
         b.path: f"{b.path} is identified by its index in a list, but {why or _OTHER_ORDER}"
         for a, b in pairs
-        if not (a.given and b.given and a.own == b.own)
+        if not (a.given and b.given and a.own == b.own and was[a.own] == now[b.own] == 1)
     }
 
 
@@ -505,17 +508,21 @@ def _other_order(old: Layers, new: Layers) -> bool:
     return False
 
 
-def _exchanged(pairs: Pairs, *traits: str) -> Why:
-    """Layers that have what another one had, and no longer what they had."""
+def _exchanged(pairs: Pairs, *traits: str, gone: Layers = ()) -> Why:
+    """Layers that have what another one had, and no longer what they had; and who is there now."""
     found: Why = {}
+    instead: Why = {}
     for trait in traits:
         of_class = trait == "cls"
         changed = [(a, b) for a, b in pairs if getattr(a, trait) != getattr(b, trait)]
-        had = {("" if of_class else a.cls, getattr(a, trait)): a for a, _ in changed}
+        before = (*gone, *(a for a, _ in changed))
+        had = {("" if of_class else a.cls, getattr(a, trait)): a for a in before}
+        now = {a.place: b.path for a, b in changed}
         for a, b in changed:
             what = getattr(b, trait)
             other = had.get(("" if of_class else b.cls, what)) if what else None
             if other is not None and other is not a and (of_class or other.shapes == b.shapes):
-                text = _EXCHANGED[trait].format(other.path)
-                found.setdefault(b.path, f"{b.path} in the model {text}")
-    return found
+                text = f"{b.path} in the model {_EXCHANGED[trait].format(other.path)}"
+                found.setdefault(b.path, text)
+                instead.setdefault(now.get(other.place, b.path), text)
+    return instead | found

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tfckpt.planning.matching.rules import Renames
 
 _EMPTY = Container(ATTRIBUTES, ())
+_KNOWN = Layer._fields.index("beside")  # what a file may know of a layer comes before
 MAPPING_HINT = "map them with `rename`, or give the {} explicit names where the model is built"
 
 
@@ -190,13 +191,33 @@ class Layers:
     @cached_property
     def certain(self) -> bool:
         """Whether nothing speaks against any two values of the same name."""
-        if self.by_position or self._elsewhere or self._exchanged:
+        if self.by_position:
+            return False
+        if self._same:
+            return True
+        if self._elsewhere or self._exchanged:
             return False
         stored, live = (side.containers for side in self._sides)
         sequences = [{p for p, x in side.items() if x.kind == SEQUENCE} for side in (stored, live)]
         if sequences[0] != sequences[1]:
             return False
         return not any(self.of(path, path).ambiguous for path in stored.keys() & live.keys())
+
+    @property
+    def _same(self) -> bool:
+        """Whether both sides have the same layers, and weights of the same names and shapes."""
+        old, new = (
+            {e.name: e.shape for e in side.entries.values() if e.role is Role.WEIGHT}
+            for side in self._sides
+        )
+        was, now = (
+            {
+                path: (held.kind, held.order, [x[:_KNOWN] for x in held.layers])
+                for path, held in side.containers.items()
+            }
+            for side in self._sides
+        )
+        return old == new and was == now
 
     def of(self, stored: str, live: str) -> Aligned:
         """The stored container at a path beside the live one at a path."""

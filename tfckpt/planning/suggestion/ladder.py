@@ -57,6 +57,7 @@ class LayerNode:
         self.values: dict[str, Entry] = {}
         self.label = layer.own if layer else ""
         self.own = self.label if layer and (not layer.auto or layer.given) else ""
+        self.told = self.label if layer and layer.given is not False else ""  # maybe by a user
         self.place = self.name if kind in _NAMES else ""  # an index is not a name
         self.created = layer.created if layer else -1
         self.order: tuple[str, ...] = ()  # of its values, as Keras writes them
@@ -352,7 +353,7 @@ class Ladder:
         was = (a.above, b.own) in self.old.labels or (a.above, b.label) in self.old.given_at
         if a.label != b.label and (there or was):  # Keras has counted up to a name that was given
             return True
-        return a.own != b.own and (a.own in self.new.given or b.own in self.old.given)
+        return a.label != b.label and (a.told in self.new.given or b.told in self.old.given)
 
     def _is_sure(self, rows: Rows, *, across: bool) -> bool:
         """Whether nothing speaks against pairing two rows one by one."""
@@ -490,9 +491,14 @@ def _jumping(rows: Rows) -> bool:
 
 def _rewired(rows: Rows) -> bool:
     """Whether one is connected as another one was, and no longer as it was itself."""
-    wires = [[x.layer and x.layer.fed and (x.layer.fed, x.layer.feeds) for x in r] for r in rows]
-    before = {was for was, _ in wires}
-    return any(now and now != was and now in before for was, now in wires)
+    wires = [[(x.layer.fed, x.layer.feeds) for x in row if x.layer and x.layer.fed] for row in rows]
+    changed = [row for row in wires if len(row) == 2 and row[0] != row[1]]
+    before = {row[0] for row in wires if row}
+    fed, feeds = ({wire[at] for wire in before} for at in (0, 1))
+    return any(
+        now in before or (not {*was} & {*now} and (now[0] in fed or now[1] in feeds))
+        for was, now in changed
+    )
 
 
 def _has_order(rows: Rows) -> bool:

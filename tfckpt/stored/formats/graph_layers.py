@@ -39,8 +39,16 @@ def sequence_names(
             (long if long and not weak_base(short, reader.bases) else short, short)
             for long, short in slashed_names(scopes)
         ]
-    # Keras 3 builds the layers of a sequential model in its scope, all other layers in none.
-    return [(name, "") for name in layer_names(scopes, 1 if INNER in edges else 0)]
+    if INNER not in edges:
+        return [(name, "") for name in layer_names(scopes, 0)]
+    # Keras 3 builds the layers of a sequential model in its scope, all other layers in none; but
+    # those of a model that is called first in the scope of that model, which is no layer's name.
+    names = []
+    for name, each in zip(layer_names(scopes, 1), scopes, strict=True):
+        own = [scope.path for scope in each if len(scope.path) == 1]
+        known = not own or reader.scopes[own[0]] == len(own)
+        names.append((name if known else "", ""))
+    return names
 
 
 def listed_names(reader: GraphReader, layers: list[int]) -> list[tuple[str, str]]:

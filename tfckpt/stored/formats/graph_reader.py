@@ -17,6 +17,8 @@ variable its index: both stay visible and never match by accident.
 from __future__ import annotations
 
 import re
+from collections import Counter
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -175,6 +177,12 @@ class GraphReader:
 
     def full_name(self, index: int) -> str:
         return next((a.full_name for a in self.nodes[index].attributes), "")
+
+    @cached_property
+    def scopes(self) -> Counter[tuple[str, ...]]:
+        """How many variables were made in each scope."""
+        variables = (index for index, node in enumerate(self.nodes) if node.attributes)
+        return Counter(tuple(self.full_name(index).split("/")[:-1]) for index in variables)
 
     def node(self, index: int) -> Node:
         return self._node(index)
