@@ -121,7 +121,7 @@ def resume(
         directory: of the checkpoints; created when training begins.
         save_freq: ``epoch``, or a number of batches: then it saves after each such number, and at
             the end of an epoch.
-        every_n_epochs: how often it saves at the end of an epoch.
+        every_n_epochs: how often it saves at the end of an epoch, besides the last.
         monitor: the metric that ``save_best`` compares; None for none. The default applies if
             ``fit`` has validation data.
         mode: ``min``, ``max``, or ``auto``: by the name of the metric, as far as it says.

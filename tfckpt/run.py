@@ -230,10 +230,13 @@ class Run:
         moment = Moment(self.epoch, metrics, self.training, self.metadata)
         return self.saves.after_batches(batches, moment)
 
-    def save_if_epoch_due(self, epoch: int, metrics: Mapping[str, float]) -> str | None:
+    def save_if_epoch_due(
+        self, epoch: int, metrics: Mapping[str, float], *, last: bool
+    ) -> str | None:
         """Like ``save_if_due``, at the end of an epoch; ``epoch`` counts the finished ones."""
         self.epoch = epoch
-        return self.saves.after_epoch(Moment(epoch, metrics, self.training, self.metadata))
+        moment = Moment(epoch, metrics, self.training, self.metadata)
+        return self.saves.after_epoch(moment, last=last)
 
     def __enter__(self) -> Self:
         return self

@@ -32,17 +32,17 @@ def run(runs) -> Callable[..., Any]:
     return runs(keras)
 
 
-def test_it_saves_every_so_many_epochs_and_steps(run) -> None:
+def test_it_saves_every_so_many_epochs_and_steps_and_what_it_ends_with(run) -> None:
     model, first = run(every_epochs=2)
     fit(model, 5, first.callback(verbose=0))
-    assert saved(first) == ["ckpt-1", "ckpt-2"]
+    assert saved(first) == ["ckpt-1", "ckpt-2", "ckpt-3"]
     model, second = run(every_steps=2)
     assert fit(model, 6, second.callback(verbose=0)) == [0, 1, 2, 3, 4, 5]
     assert int(model.optimizer.iterations.numpy()) == 6 * STEPS
     assert saved(second) == ["ckpt-1", "ckpt-2", "ckpt-3", "ckpt-4", "ckpt-5"]
     _, third = run()
     report = third.restore()
-    assert (report.epoch, report.step) == (5, 6 * STEPS)
+    assert (report.epoch, report.step) == (6, 6 * STEPS)
     assert report.metrics["loss"] > 0
 
 
@@ -297,8 +297,8 @@ def test_resume_saves_every_so_many_epochs_with_what_is_to_be_recorded(runs, tmp
     callback = tfckpt.callbacks.resume(model, place, every_n_epochs=2, metadata=note, verbose=0)
     fit(model, 5, callback)
     records = [tfckpt.inspect(row.prefix).record for row in tfckpt.list_checkpoints(place)]
-    assert [record.epoch for record in records] == [4, 2]
-    assert [record.metadata for record in records] == [{"commit": "a1b2", "seeds": [1, 2]}] * 2
+    assert [record.epoch for record in records] == [5, 4, 2]
+    assert [record.metadata for record in records] == [{"commit": "a1b2", "seeds": [1, 2]}] * 3
     with pytest.raises(tfckpt.SaveError, match=r"metadata\['model'\] must be a string"):
         tfckpt.callbacks.resume(model, place, metadata={"model": object()})
     with pytest.raises(tfckpt.SaveError, match="metadata must be a dict"):

@@ -106,6 +106,9 @@ SAME = [
     lambda: SLICES({"a": np.arange(10), "b": np.ones((10, 3))}).repeat(),
     lambda: RANGE(10).cache().shuffle(10, seed=1).batch(1),
     lambda: RANGE(10).cache().map(add_one),  # its fingerprint is new each time
+    lambda: (
+        RANGE(10).map(tf.range).bucket_by_sequence_length(tf.size, [3, 6], [2, 2, 2])  # so is that
+    ),
 ]
 
 

@@ -303,6 +303,32 @@ def reads(make: Callable[[], Any], *, kept: bool = False) -> Program:
     return program
 
 
+def reads_data_of_fit(
+    make: Callable[[], Any],
+    *events: str,
+    validates: bool = False,
+    evaluates: bool = False,
+    **more: Any,
+) -> Program:
+    """A callback reads the data that `fit` trains on, or the validation data."""
+
+    def program(run: Start) -> None:
+        dataset, validation = make(), make()
+
+        def evaluate(self: Any, number: int, logs: Any = None) -> None:
+            read = validation if validates else dataset
+            x, _ = next(iter(read))
+            loss = self.model.evaluate(read, verbose=0) if evaluates else 0
+            rate(self, abs(float(tf.reduce_sum(x))) + loss)
+
+        if validates:
+            more["validation_data"] = validation
+        called = run.callback("Reads", **dict.fromkeys(events or ["on_epoch_end"], evaluate))
+        run.fit(run.compiled(), called, x=dataset, **more)
+
+    return program
+
+
 # Two `fit`, and what stands between them
 
 
@@ -338,6 +364,17 @@ def generated() -> Any:
     yield from itertools.count()
 
 
+def batched() -> Any:
+    return shuffled().batch(BATCH)
+
+
+# When a callback reads the data of `fit`.
+READS_OF_FIT: dict[str, Program] = {
+    "data at an end": reads_data_of_fit(batched, evaluates=True),
+    "data at a beginning": reads_data_of_fit(batched, "on_epoch_begin"),
+    "data at a batch": reads_data_of_fit(batched, "on_train_batch_end", "on_epoch_begin"),
+    "validation": reads_data_of_fit(batched, "on_epoch_begin", "on_epoch_end", validates=True),
+}
 # By what holds the state; all are equal after a kill.
 HELD: dict[str, Program] = {
     "nested objects": has(Outer, grows),

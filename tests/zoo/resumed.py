@@ -189,6 +189,7 @@ ROWS: dict[str, Row] = {
     "fits of one drawn": Row(
         around.fits(data=of.noisy), TWO, "its own dataset", {"fit 2": "said"}, places=AT_ONCE
     ),
+    "fits of a PyDataset": Row(around.fits(data=of.sequence), TWO, flavors=BOTH),
     "fits, one callback": Row(around.fits_of_an_epoch(callbacks="one"), OF_ONE_EPOCH),
     "fits, initial_epoch": Row(
         around.fits_of_an_epoch(callbacks="by epochs"), OF_ONE_EPOCH, places={"fit 2": (1, 1, 3)}
@@ -216,6 +217,15 @@ ROWS: dict[str, Row] = {
         f"in: {name}": Row(one, PLACES, "changes in training and cannot be saved", DRAWN, BOTH)
         for name, one in held.NAMED.items()
     },
+    **{f"reads {name}": Row(one, PLACES, flavors=BOTH) for name, one in held.READS_OF_FIT.items()},
+    "reads endless data": Row(held.reads_data_of_fit(held.endless, steps_per_epoch=STEPS), PLACES),
+    "reads two shuffles": Row(
+        held.reads_data_of_fit(lambda: shuffled().shuffle(4).batch(4)),
+        PLACES[:2],
+        "the data of `fit` itself",
+        DRAWN,
+        BOTH,
+    ),
     "in: layer, before and after": Row(
         held.number_on_a_layer(), PLACES, "step was traced", {"all": "said", "batch": "equal"}, BOTH
     ),

@@ -33,7 +33,7 @@ from tfckpt.live.private.runtime import is_deterministic, operation, variable_dt
 from tfckpt.live.private.tensorflow import Trackable, as_iterator
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 # Operations with a state that TensorFlow never saves with an iterator.
 _REFUSED = re.compile(
@@ -197,20 +197,33 @@ def _shuffles(dataset: Any) -> Iterator[tuple[Any, bool, bool]]:
 class DatasetsRead:
     """How often a program reads datasets that ``fit`` does not, from here on."""
 
-    def __init__(self, counts: dict[int, tuple[Any, int]], *own: Any) -> None:
-        """``counts`` has the shuffles that were counted before; ``own`` are those of ``fit``."""
-        self._counts, self._own = counts, {id(each) for one in own for each in _drawing(one)}
+    def __init__(
+        self,
+        counts: dict[int, tuple[Any, int]],
+        own: Sequence[Any],
+        reads_own: Callable[[Any], object],
+    ) -> None:
+        """``counts`` has the shuffles that were counted before.
+
+        ``reads_own`` is called with one of ``own``, those of ``fit``, for each iterator of it.
+        """
+        self._counts, self._reads_own = counts, weakref.WeakMethod(reads_own)
+        self._own = {id(each): one for one in reversed(own) for each in _drawing(one)}
         self.end = tf_data.on_each_iterator(self._note)
 
     def _note(self, dataset: Any) -> None:
-        for each in _drawing(dataset):
+        drawing = _drawing(dataset)
+        for each in drawing:
             _, made = self._counts.get(id(each), (each, 0))
             self._counts[id(each)] = each, made + 1
+        own = next((self._own[id(each)] for each in drawing if id(each) in self._own), None)
+        if own is not None and (note := self._reads_own()) is not None:
+            note(own)
 
     def made(self, dataset: Any) -> int | None:
         """The number of iterators; None if nothing depends on it, or ``fit`` makes them."""
         drawing = {id(each) for each in _drawing(dataset)}
-        if not drawing or drawing & self._own:
+        if not drawing or drawing & self._own.keys():
             return None
         return max(self._counts[each][1] if each in self._counts else 0 for each in drawing)
 
@@ -276,7 +289,8 @@ def place(prefix: str, key: str, iterator: Any) -> None:
     new = serialized(resource) if _one_pass(dataset) else None
     restore_objects(prefix, {key: SavedIterator(iterator)})
     if new is not None:
-        another = iter(dataset)._iterator_resource
+        with tf_data.unnoted():
+            another = iter(dataset)._iterator_resource
         tf.raw_ops.DeserializeIterator(resource_handle=another, serialized=new)
 
 

@@ -36,6 +36,7 @@ class Triggers:
     _step: int | None = dataclasses.field(default=None, init=False)
     _moment: float | None = dataclasses.field(default=None, init=False)
     _at_most: int = dataclasses.field(default=0, init=False)
+    _trained: bool = dataclasses.field(default=False, init=False)
 
     @property
     def by_the_clock(self) -> bool:
@@ -44,7 +45,7 @@ class Triggers:
 
     def restored(self, step: int | None) -> None:
         """Count steps from the restored one, minutes from when training begins."""
-        self._step, self._moment, self._at_most = step, None, 0
+        self._step, self._moment, self._at_most, self._trained = step, None, 0, False
 
     def begin(self, step: int | None) -> None:
         """Training begins or continues: start the counts that have not started."""
@@ -55,7 +56,7 @@ class Triggers:
 
     def saved(self, step: int | None) -> None:
         """A save succeeded, or its failure is ignored: restart all counts."""
-        self._step, self._moment, self._at_most = step, self.clock(), 0
+        self._step, self._moment, self._at_most, self._trained = step, self.clock(), 0, False
 
     def step_matters(self, taken: int | None) -> bool:
         """Whether a save may be due by steps, so that the step counter must be read.
@@ -70,6 +71,7 @@ class Triggers:
     def at_step(self, step: int | None) -> bool:
         """Whether a save is due after a step; counts from step 0 if ``begin`` was not called."""
         self.begin(0)
+        self._trained = True
         if step is not None:
             self._at_most = step - (self._step or 0)
         by_steps = (
@@ -82,15 +84,21 @@ class Triggers:
     def at_batches(self, taken: int) -> bool:
         """Whether a save is due after ``taken`` more batches, which count as steps."""
         self.begin(0)
+        self._trained = True
         self._at_most += taken
         by_batches = self.every_steps is not None and self._at_most >= self.every_steps
         return by_batches or self._by_minutes()
 
-    def at_epoch(self, epoch: int) -> bool:
-        """Whether a save is due at the end of an epoch; ``epoch`` counts the finished ones."""
+    def at_epoch(self, epoch: int, *, last: bool = False) -> bool:
+        """Whether a save is due at the end of an epoch; ``epoch`` counts the finished ones.
+
+        After the ``last``, what was trained since the last save is, too.
+        """
         self.begin(0)
+        counted = (self.every_steps, self.every_epochs, self.every_minutes)
+        ends = last and self._trained and any(each is not None for each in counted)
         by_epochs = self.every_epochs is not None and epoch % self.every_epochs == 0
-        return by_epochs or self._by_minutes()
+        return by_epochs or ends or self._by_minutes()
 
     def _by_minutes(self) -> bool:
         return (

@@ -65,7 +65,9 @@ class Resumable(Protocol):
 
     def save_if_batch_due(self, batches: int, metrics: Mapping[str, float]) -> str | None: ...
 
-    def save_if_epoch_due(self, epoch: int, metrics: Mapping[str, float]) -> str | None: ...
+    def save_if_epoch_due(
+        self, epoch: int, metrics: Mapping[str, float], *, last: bool
+    ) -> str | None: ...
 
 
 _INTERRUPTED = (
@@ -215,7 +217,8 @@ def callback_for(  # noqa: C901 (a class of short methods)
         @naming_what_is_gone
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
             self._fit.epoch_ends()
-            say(_saved(run.save_if_epoch_due(epoch + 1, scalars(logs)), self))
+            last = self.model.stop_training or epoch + 1 >= self.params["epochs"]
+            say(_saved(run.save_if_epoch_due(epoch + 1, scalars(logs), last=last), self))
 
         @naming_what_is_gone
         def on_train_end(self, logs: Any = None) -> None:

@@ -80,7 +80,12 @@ class States:
         self._first: dict[str, HeldValues] | None = None
         self._seen: dict[str, Any] | None = None  # marks of what the traced step has seen
         self._said: set[str] = set()
+        self._lost: dict[str, None] = {}
         self._saved: dict[int, Any] = {}  # variables by id, which live as long
+
+    def lose(self, text: str) -> None:
+        """What else is not exact, which a later start names, too."""
+        self._lost |= {text: None}
 
     def begins(self) -> None:
         """Record what each is before the first epoch of this ``fit``."""
@@ -149,7 +154,7 @@ class States:
             saved[one.key] = one.state((self._first or {}).get(one.key), now[one.key], arrays)
             if is_model(one.owner):
                 saved[one.key][_TRACED_AGAIN] = again and not unlike
-                saved[one.key]["lost"] += [f"{path} {_TRACED}" for path in unlike]
+                saved[one.key]["lost"] += [*(f"{path} {_TRACED}" for path in unlike), *self._lost]
         lost = [text for one in saved.values() for text in one["lost"] if text not in self._said]
         self._said.update(lost)
         return saved, arrays, lost

@@ -36,11 +36,13 @@ class Data:
         self.goes_on = fit.goes_on(model)
         self.iterator: Any = None
         self.pulled = self._validated = 0
+        self._between = True  # epochs
+        self._read_beside = [0, 0]  # there, of the data and for validation
         known = tf_data.is_dataset(self.dataset)  # a strategy's is opaque
         self._captured = captured(self.dataset) if known else Captured()
         made_by = fit.batches_object_of(model)
-        self._source = States([] if made_by is None else [made_by])
-        self._source.begins()
+        self.source = States([] if made_by is None else [made_by])
+        self.source.begins()
         self._first: dict[str, Any] = {}  # state before the first batch of the iterator
         self._content: str | None = None
         fits.passes[number] = 0
@@ -65,6 +67,7 @@ class Data:
 
     def epoch_begins(self) -> None:
         """Keras makes an iterator now, unless the last one goes on."""
+        self._between = False
         if not self._first or not (self.goes_on and self.iterator is not None):
             self._begins_pass()
 
@@ -72,7 +75,7 @@ class Data:
         state = generators.take()
         self._first = {
             "generators": {name: state[name] for name in _OF_PYTHON if name in state},
-            "source": self._source.collect()[:2],
+            "source": self.source.collect()[:2],
             "values": self._captured.read(),
         }
 
@@ -82,8 +85,20 @@ class Data:
             self.iterator, self.pulled = iterator, 0
             self._fits.passes[self._number] += 1
 
+    def read_beside(self, dataset: Any) -> bool:
+        """A callback makes an iterator of data of ``fit``; whether that can be made up for."""
+        validates, counts = dataset is not self.dataset, data.counts_passes(dataset)
+        if counts:
+            self._read_beside[validates] += self._between
+            self._validated += validates
+            self._fits.passes[self._number] += not validates
+        if validates or self.iterator is None:
+            return counts
+        return data.kind_of(self.iterator, self._captured, seeded=True) == data.SAVED
+
     def epoch_ended(self) -> None:
         """Keras 3 makes an iterator then, which the next epoch may take its batches from."""
+        self._between, self._read_beside = True, [0, 0]
         following = fit.next_iterator_of(self._model)
         if following is not None and following is not self.iterator:
             if self.goes_on:
@@ -99,8 +114,9 @@ class Data:
     def state(self, *, ended: bool, seeded: bool) -> tuple[dict[str, Any], Any, dict[str, Any]]:
         """What a position records of it; an iterator to save; arrays."""
         kind, held, values = data.SAVED, None, self._captured.read()
-        source, arrays = self._source.collect()[:2]
+        source, arrays = self.source.collect()[:2]
         first = self._first.get("generators", {})
+        again, validated_again = self._read_beside  # `on_epoch_begin` does, once more
         if self.iterator is not None:
             kind = data.kind_of(self.iterator, self._captured, seeded=seeded, passes=self.passes)
         if self.pulled and (not ended or self.goes_on):
@@ -112,10 +128,10 @@ class Data:
                 held, values = None, self._first["values"]
                 source, arrays = self._first["source"]
         fields = {
-            "passes": self.passes,
+            "passes": self.passes - again,
             "pulled": self.pulled,
             "goes_on": self.goes_on,
-            "validated": self._validated,
+            "validated": self._validated - validated_again,
             "inferred_steps": fit.inferred_steps(self._model),
             "data": kind,
             "source": source,
@@ -175,15 +191,19 @@ class Data:
 
     def restore(self, position: Position, arrays: Mapping[str, Any]) -> None:
         """Before Keras makes an iterator, after all other state is restored."""
-        self._source.restore(position.source, arrays)
-        if position.ended and not position.goes_on:
-            fit.end_epoch(self._model)
+        self.restore_source(position, arrays)
         self._values = [value for name, value in arrays.items() if name.startswith(_ARRAYS)]
         if not position.in_iterator:
             self._assign(self._values)
         elif position.data == data.REPLAYED:
             generators.put(position.first)
         self._forget_unread(position)
+
+    def restore_source(self, position: Position, arrays: Mapping[str, Any]) -> None:
+        """What makes the batches; at the end of an epoch as Keras leaves it after callbacks."""
+        self.source.restore(position.source, arrays)
+        if position.ended and not position.goes_on and not position.stopped:
+            fit.end_epoch(self._model)
 
     def come_to(self, position: Position, resumption: Resumption, *, same_end: bool) -> None:
         """Move a new iterator to the next batch."""

@@ -69,9 +69,8 @@ class Fit:
         self._others = [each for each in self._list.callbacks if each is not callback]
         self._list.callbacks = [*self._others, callback]  # last: it saves what the others have seen
         known = {**objects, "the trained model": self._model}
-        self._datasets = data.DatasetsRead(
-            fits.iterators, fit.dataset_of(self._model), fit.validation_data_of(self._model)
-        )
+        own = fit.dataset_of(self._model), fit.validation_data_of(self._model)
+        self._datasets = data.DatasetsRead(fits.iterators, own, self._reads_own)
         weakref.finalize(self, self._datasets.end)  # also where an error ends the `fit`
         self._states = States([*self._others, self._model], named, known, self._datasets)
         self._number = fits.begin(self._others)
@@ -80,7 +79,7 @@ class Fit:
         self._initial_epoch = fit.initial_epoch_of(self._model)
         self._epoch = self._calls = self._last_calls = self._skip = self.batches_of_last_call = 0
         self._begun = self._ended = self._resumed = self._called = False
-        self._exact = self._asked = False
+        self._exact = self._asked = self._in_epochs = False
         self._function: Any = None  # that the last step has called
         self._data = Data(self._model, self._number, fits)
         self._logs: Any = {}
@@ -182,6 +181,7 @@ class Fit:
     def _all_have_begun(self, epoch: int) -> None:
         """Before the first ``on_epoch_begin``: restore what was found."""
         self._start.check(epoch)
+        self._in_epochs = True
         self._initial_epoch = epoch if self._initial_epoch is None else self._initial_epoch
         self._states.begins()
         try:
@@ -250,6 +250,7 @@ class Fit:
         """What this ``fit`` had left when it ended, before the others draw in ``on_train_end``."""
         self._restore_callbacks(position, resumption.parts, arrays)
         resumption.put_generators()
+        self._data.restore_source(position, arrays)
 
     def _put_generators(self, position: Position, resumption: Resumption) -> None:
         """Not where reading the batches again has drawn from them."""
@@ -358,6 +359,12 @@ class Fit:
         self._ended = True
         self._data.epoch_ended()
 
+    def _reads_own(self, dataset: Any) -> None:
+        """An iterator is made of data of this ``fit``."""
+        beside = self._in_epochs and fit.in_callback(self._model)
+        if beside and not self._data.read_beside(dataset):
+            self._states.lose(fit_checks.READ_BESIDE)
+
     def validated(self) -> None:
         """After an evaluation."""
         self._data.validated()
@@ -371,11 +378,15 @@ class Fit:
             self._fits.count(later.histories)
         self._fits.end()
         if later is None and self._begun:
-            self._fits.ends[self._number] = FitEnd(*self._collected(), generators.take())
+            values, arrays = self._collected()
+            source, more = self._data.source.collect()[:2]
+            left = FitEnd(values, source, generators.take(), arrays | more)
+            self._fits.ends[self._number] = left
         elif later is not None and (end := later.ends().get(self._number)) is not None:
             self._fits.ends[self._number] = end
             if "callbacks" in later.parts:
                 self._say_once(*self._states.restore(end.values, end.arrays))
+                self._data.source.restore(end.source, end.arrays)
             if "seeds" in later.parts:
                 generators.restore(end.generators, later.prefix)
         self._datasets.end()

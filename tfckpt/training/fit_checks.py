@@ -85,6 +85,12 @@ def about_validation(times: int, steps: int | None, *, exact: bool) -> str:
     )
 
 
+READ_BESIDE = (
+    "not exact: a callback reads the data of `fit` itself, and their shuffle goes on with that; "
+    "give it a dataset of its own"
+)
+
+
 def about_calls(captured: Captured) -> Iterator[str]:
     """Whether functions of the dataset run in parallel and draw from the same state."""
     if captured.races:

@@ -10,9 +10,12 @@ be trained separately.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import weakref
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from tfckpt.live.private.either_keras import with_layers_below
 from tfckpt.live.private.fit import own_train_function
@@ -26,7 +29,6 @@ if TYPE_CHECKING:
 KEY = "histories"
 PASSES = "passes"
 ENDS = "ends"
-_OF_END = ("values", "generators")
 _MOST_PASSES = 1 << 20
 _HISTORY = "History"
 _ATTRIBUTE = "_tfckpt_earlier"  # of the model, so that both are freed together
@@ -42,12 +44,13 @@ def passes_in(training: Mapping[str, Any]) -> list[int]:
     return found if valid else []  # type: ignore[return-value]
 
 
-class FitEnd(NamedTuple):
-    """What a ``fit`` has left behind besides weights: values, their arrays, generators."""
+class FitEnd(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a ``fit`` has left behind besides weights; ``source`` of what makes the batches."""
 
     values: dict[str, Any]
-    arrays: Mapping[str, Any]
+    source: dict[str, Any]
     generators: dict[str, Any]
+    arrays: dict[str, Any] = {}  # beside the record
 
     def prefixed(self, number: int) -> dict[str, Any]:
         """The arrays as those of a later ``fit`` keep them."""
@@ -59,11 +62,10 @@ def ends_in(training: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[int,
     found = training.get(ENDS)
     ends = {}
     for number, one in enumerate(found if isinstance(found, list) else ()):
-        values, drawn = map(one.get, _OF_END) if isinstance(one, dict) else (None, None)
-        if isinstance(values, dict) and isinstance(drawn, dict):
-            before = f"{ENDS} {number}/"
+        with contextlib.suppress(msgspec.ValidationError):
+            end, before = msgspec.convert(one, FitEnd), f"{ENDS} {number}/"
             its = {n.removeprefix(before): v for n, v in arrays.items() if n.startswith(before)}
-            ends[number] = FitEnd(values, its, drawn)
+            ends[number] = msgspec.structs.replace(end, arrays=its)
     return ends
 
 
@@ -108,7 +110,9 @@ class Fits:
         """The entries of the commit record for the calls up to ``fit``."""
         passes = [self.passes.get(number, 0) for number in range(fit + 1)]
         ends = [
-            {name: getattr(self.ends[n], name) for name in _OF_END} if n in self.ends else {}
+            msgspec.to_builtins(msgspec.structs.replace(self.ends[n], arrays={}))
+            if n in self.ends
+            else {}
             for n in range(fit)
         ]
         return {KEY: list(self.histories), PASSES: passes, ENDS: ends}

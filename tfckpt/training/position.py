@@ -9,8 +9,9 @@ the middle of an epoch, a dataset that yields other batches.
 
 from __future__ import annotations
 
-import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
 
 from tfckpt.errors import DamagedCheckpointError, RestoreError
 
@@ -18,39 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 KEY = "fit"
-_OPTIONAL: tuple[type, ...] = (int, type(None))
-_LARGEST = 2**63 - 1  # Keras counts in int64
-_TYPES: Mapping[str, tuple[type, ...]] = {
-    "fit": (int,),
-    "initial_epoch": (int,),
-    "epochs": (int,),
-    "epoch": (int,),
-    "calls": (int,),
-    "ended": (bool,),
-    "passes": (int,),
-    "pulled": (int,),
-    "goes_on": (bool,),
-    "validated": (int,),
-    "steps": _OPTIONAL,
-    "steps_per_execution": (int,),
-    "inferred_steps": _OPTIONAL,
-    "data": (str,),
-    "source": (dict,),
-    "element": (str,),
-    "content": (str,),
-    "global_seed": _OPTIONAL,
-    "stopped": (bool,),
-    "counter": _OPTIONAL,
-    "logs": (dict,),
-    "generators": (dict,),
-    "first": (dict,),
-    "callbacks": (dict,),
-    "arrays": (list,),
-}
+_Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]  # Keras counts in int64
 
 
-@dataclasses.dataclass(frozen=True)
-class Position:
+class Position(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A position in one ``fit``.
 
     Attributes:
@@ -66,26 +38,26 @@ class Position:
         arrays: names of the arrays in the checkpoint.
     """
 
-    fit: int
-    initial_epoch: int
-    epochs: int
-    epoch: int
-    calls: int
+    fit: _Count
+    initial_epoch: _Count
+    epochs: _Count
+    epoch: _Count
+    calls: _Count
     ended: bool
-    passes: int
-    pulled: int
+    passes: _Count
+    pulled: _Count
     goes_on: bool
-    validated: int
-    steps: int | None
-    steps_per_execution: int
-    inferred_steps: int | None
+    validated: _Count
+    steps: _Count | None
+    steps_per_execution: _Count
+    inferred_steps: _Count | None
     data: str
     source: dict[str, Any]
     element: str
     content: str
     global_seed: int | None
     stopped: bool
-    counter: int | None
+    counter: _Count | None
     logs: dict[str, float]
     generators: dict[str, Any]
     first: dict[str, Any]
@@ -102,31 +74,16 @@ class Position:
         """Whether the next batch is of an iterator that Keras had made by then."""
         return not self.ended or self.goes_on
 
-    def to_json(self) -> dict[str, Any]:
-        return {KEY: dataclasses.asdict(self)}
-
 
 def position_in(training: Mapping[str, Any], path: str) -> Position | None:
     """The position in a record; None if no ``fit`` has written it."""
     if KEY not in training:
         return None
-    fields = training[KEY]
-    if not isinstance(fields, dict) or fields.keys() != _TYPES.keys():
-        raise DamagedCheckpointError("the commit record's 'training' is not complete", path=path)
-    for name, types in _TYPES.items():
-        if type(fields[name]) not in types or not _is_valid(name, fields[name]):
-            message = f"the commit record's 'training' has an invalid {name!r}"
-            raise DamagedCheckpointError(message, path=path)
-    return Position(**fields)
-
-
-def _is_valid(name: str, value: Any) -> bool:
-    """Whether the content of a field is valid, so that nothing fails on it later."""
-    if name == "logs":
-        return all(type(number) in (int, float) for number in value.values())
-    if name == "arrays":
-        return all(type(each) is str for each in value)
-    return type(value) is not int or name == "global_seed" or 0 <= value <= _LARGEST
+    try:
+        return msgspec.convert(training[KEY], Position)
+    except msgspec.ValidationError as error:
+        what = f"the commit record's 'training' has an invalid value: {error}"
+        raise DamagedCheckpointError(what, path=path) from None
 
 
 # What is refused

@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from absl import logging
 
 from tfckpt.core.inventory import Role
@@ -322,7 +323,7 @@ def _some(prepared: Prepared, chosen: Callable[[Step], bool]) -> Prepared:
 def described(position: Position, held: Any, calls: fits.Fits) -> dict[str, Any]:
     """The training state for the commit record."""
     more = {key: value for key, value in calls.described(position.fit).items() if value}
-    return {KEY: position.to_json()[KEY], TRAINING: held is not None, **more}
+    return {KEY: msgspec.to_builtins(position), TRAINING: held is not None, **more}
 
 
 def check_keywords(objects: Mapping[str, Any]) -> None:

@@ -144,9 +144,9 @@ class Saves:
             self._begin()
         return self._at_boundary(self._triggers.at_batches(batches), moment)
 
-    def after_epoch(self, moment: Moment) -> str | None:
-        """Save if one is due at the end of an epoch."""
-        return self._at_boundary(self._triggers.at_epoch(moment.epoch), moment)
+    def after_epoch(self, moment: Moment, *, last: bool) -> str | None:
+        """Save if one is due at the end of an epoch, or of the ``last`` one what is not saved."""
+        return self._at_boundary(self._triggers.at_epoch(moment.epoch, last=last), moment)
 
     def end(self, moment: Moment) -> None:
         """Training is over or pauses."""

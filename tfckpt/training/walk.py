@@ -15,9 +15,11 @@ import contextlib
 import dataclasses
 import enum
 import functools
+import math
 import random
 import sys
 import types
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,7 +53,7 @@ _DEPTH, _OBJECTS = 12, 20_000
 _BYTES, _ITEMS = 64 << 20, 10_000  # what is not an attribute is looked at up to here
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, np.generic)
 _CONTAINERS = (dict, list, tuple, set, frozenset, collections.deque)
-_FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
+_FUNCTIONS = (types.FunctionType, types.MethodType, partial)
 _FOREIGN = KERAS | {"tensorflow", "numpy", "tfckpt", "absl", "builtins", "h5py", "google"}
 _TOO_LARGE = " is too large to look at"
 
@@ -125,7 +127,7 @@ class HeldValues:
     def also(self, owner: Any, key: str, name: str) -> None:
         """An attribute that is asked for by its name, wherever it is."""
         if (path := f"{key}.{name}") not in self.held:
-            put = functools.partial(setattr, owner, name)
+            put = partial(setattr, owner, name)
             self._visit(getattr(owner, name), path, 1, put)
 
     def mark_of(self, path: str) -> Any:
@@ -146,7 +148,7 @@ class HeldValues:
         self._seen.update((id(each), each) for each in layers)
         for number, layer in enumerate(layers):
             at = f"{path}.layers[{number}]" if number else path
-            flag, put = bool(layer.trainable), functools.partial(setattr, layer, TRAINABLE)
+            flag, put = bool(layer.trainable), partial(setattr, layer, TRAINABLE)
             self.held[f"{at}.{TRAINABLE}"] = Held(flag, flag, flag, put=put)
             self._attributes(layer, at, depth)
         optimizer = getattr(model, "optimizer", None)
@@ -178,9 +180,7 @@ class HeldValues:
                     saved and is_variable(value)  # by its layer or optimizer
                 )
             ):
-                self._visit(
-                    value, f"{path}.{name}", depth + 1, functools.partial(setattr, obj, name)
-                )
+                self._visit(value, f"{path}.{name}", depth + 1, partial(setattr, obj, name))
 
     def _class(self, cls: type, path: str, depth: int) -> None:
         if id(cls) in self._seen:
@@ -190,13 +190,15 @@ class HeldValues:
         self.objects[at] = cls
         for name, member in list(vars(cls).items()):
             value = getattr(member, "__func__", member)
-            if isinstance(value, types.FunctionType):
-                self._function(value, f"{at}.{name}", depth + 1)
+            functions = (value.fget, value.fset) if isinstance(value, property) else (value,)
+            if any(isinstance(each, types.FunctionType) for each in functions):
+                for function in filter(None, functions):
+                    self._callable(function, f"{at}.{name}", depth + 1)
             elif not name.startswith(("__", "_abc_")) and not hasattr(value, "__get__"):
-                self._visit(value, f"{at}.{name}", depth + 1, functools.partial(setattr, cls, name))
+                self._visit(value, f"{at}.{name}", depth + 1, partial(setattr, cls, name))
 
     def _function(self, function: types.FunctionType, path: str, depth: int) -> None:
-        """What a function of the program has in its closure, and the globals that it names."""
+        """What a function of the program has in itself and its closure, and globals it names."""
         if id(function) in self._seen or not self._is_own(function):
             return
         self._seen[id(function)] = function
@@ -206,15 +208,19 @@ class HeldValues:
             if id(cell) not in self._seen and name != "__class__":
                 self._seen[id(cell)] = cell
                 with contextlib.suppress(ValueError):  # an empty one
-                    put = functools.partial(setattr, cell, "cell_contents")
+                    put = partial(setattr, cell, "cell_contents")
                     self._visit(cell.cell_contents, f"{path}:{name}", depth + 1, put)
+        for name, value in vars(function).items():
+            if not name.startswith(("_", "ag_")):  # of wrappers, and of AutoGraph
+                self._visit(value, f"{path}.{name}", depth + 1, partial(setattr, function, name))
+        self._arguments(function.__defaults__, function.__kwdefaults__, path, depth)
         for name in sorted(names_in(code) & names.keys()):
             value, at = names[name], f"{function.__module__}:{name}"
             if isinstance(value, type):
                 if self._is_own(value):
                     self._class(value, function.__module__, depth + 1)
             elif not isinstance(value, types.ModuleType) and at not in self.held:
-                put = functools.partial(names.__setitem__, name)
+                put = partial(names.__setitem__, name)
                 self._visit(value, at, depth + 1, put)
         self._far = far
 
@@ -230,7 +236,7 @@ class HeldValues:
             self._object(value, path, depth, put)
 
     def _plain(self, value: Any, path: str, put: Put) -> None:
-        if put is not None and (value is None or type(value) is bool):
+        if put is not None and _is_json(value):
             self.held[path] = Held(value, (value, type(value)), value, put=put)
         elif not isinstance(value, enum.Enum):
             self._keep(path, value, value, put)
@@ -239,13 +245,20 @@ class HeldValues:
             self._keep(path, value, value.name, lambda name: assign(kind[name]))
 
     def _callable(self, value: Any, path: str, depth: int) -> None:
-        while isinstance(value, functools.partial):
+        while isinstance(value, partial):
+            self._arguments(value.args, value.keywords, path, depth)
             value = value.func
         if isinstance(value, types.MethodType):
             self._visit(value.__self__, f"{path}.self", depth)
             value = value.__func__
         if isinstance(value, types.FunctionType):
             self._function(value, path, depth)
+
+    def _arguments(self, given: Any, named: Any, path: str, depth: int) -> None:
+        """What a function is called with, except numbers and text."""
+        for name, value in [*enumerate(given or ()), *(named or {}).items()]:
+            if not isinstance(value, _PLAIN):
+                self._visit(value, f"{path}({name})", depth + 1)
 
     def _object(  # noqa: C901, PLR0912 (a table of kinds)
         self, value: Any, path: str, depth: int, put: Put
@@ -254,7 +267,7 @@ class HeldValues:
             self._variable(value, path)
         elif isinstance(value, np.random.Generator):
             bits = value.bit_generator
-            self._keep(path, value, bits.state, functools.partial(setattr, bits, "state"))
+            self._keep(path, value, bits.state, partial(setattr, bits, "state"))
         elif isinstance(value, np.random.RandomState):
             self._keep(path, value, value.get_state(), value.set_state)
         elif isinstance(value, random.Random):
@@ -333,7 +346,7 @@ class HeldValues:
         items = list(content.items() if isinstance(content, dict) else enumerate(content))
         assign = getattr(value, "__setitem__", None)
         for name, item in items:
-            inner = None if assign is None else functools.partial(assign, name)
+            inner = None if assign is None else partial(assign, name)
             self._visit(item, f"{path}[{name!r}]", depth + 1, inner)
         if not objects:
             self.held[path].mark = [repr(name) for name, _ in items]
@@ -342,7 +355,7 @@ class HeldValues:
         datasets = self._datasets
         if datasets is not None and (made := datasets.made(dataset)) is not None:
             why = "" if data.counts_passes(dataset) else " is a dataset that shuffles in a repeat"
-            put = functools.partial(datasets.go_on, dataset)
+            put = partial(datasets.go_on, dataset)
             self.held[path] = Held(dataset, made, made, why=why, put=put)
 
     def _opaque(self, value: Any, path: str) -> None:
@@ -416,6 +429,16 @@ def as_data(value: Any, key: str) -> tuple[Any, dict[str, Array], str]:
         return None, {}, str(error)
     except Exception as error:  # a variable of a strategy, or without a value
         return None, {}, f" cannot be read ({error})"
+
+
+def _is_json(value: Any) -> bool:
+    """Whether it is its own encoding, as most attributes are."""
+    kind = type(value)
+    if kind is int:
+        return bool(-(1 << 63) <= value < 1 << 63)
+    if kind is float:
+        return bool(math.isfinite(value))
+    return value is None or kind is bool or (kind is str and value.isascii())
 
 
 def _holds_variable(content: Any, depth: int = 0) -> bool:

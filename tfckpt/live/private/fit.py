@@ -341,6 +341,18 @@ def list_of(callback: Any) -> Any:
     return None
 
 
+def in_callback(model: Any) -> bool:
+    """Whether the running ``fit`` calls its callbacks now."""
+    for frame in _callers():
+        if _is_of_keras(frame):
+            owner = frame.f_locals.get("self")
+            if owner is model and frame.f_code.co_name == "fit":
+                return False
+            if hasattr(owner, "callbacks"):
+                return True
+    return False
+
+
 def _is_of_trainer(function: Any) -> bool:
     of_keras = str(getattr(function, "__module__", "")).startswith(("keras.", "tensorflow."))
     return inspect.isfunction(function) and of_keras

@@ -6,6 +6,7 @@ a dataset draws from is unknown, and it counts as one that must be replayed.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 import weakref
@@ -16,7 +17,7 @@ import tensorflow as tf
 from tfckpt.live.private.tensorflow import needed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 with needed("tensorflow"):
     from tensorflow.python.data.ops import iterator_ops
@@ -66,9 +67,8 @@ def calls_of(dataset: Any) -> int:
 
 def is_new_each_time(dataset: Any) -> bool:
     """Whether TensorFlow may give it another fingerprint each time that it is built."""
-    name = type(dataset).__name__
-    rerandomizes = bool(getattr(dataset, "_rerandomize", False))
-    return is_kept_in_memory(dataset) or name == "_SnapshotDataset" or rerandomizes
+    other = type(dataset).__name__ in {"_SnapshotDataset", "_GroupByWindowDataset"}
+    return other or is_kept_in_memory(dataset) or bool(getattr(dataset, "_rerandomize", False))
 
 
 def is_kept_in_memory(dataset: Any) -> bool:
@@ -113,10 +113,17 @@ def _begin(self: Any, dataset: Any = None, *args: Any, **more: Any) -> None:
     _begun[0](self, dataset, *args, **more)
     if dataset is None or getattr(_noting, "on", False):
         return  # one that is made while another is noted is not the program's
-    _noting.on = True
-    try:
+    with unnoted():
         for note in filter(None, [weak() for weak in [*_noted]]):
             note(dataset)
+
+
+@contextlib.contextmanager
+def unnoted() -> Iterator[None]:
+    """Iterators that are made inside the block are not the program's."""
+    _noting.on = True
+    try:
+        yield
     finally:
         _noting.on = False
 
