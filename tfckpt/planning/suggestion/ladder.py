@@ -508,10 +508,13 @@ def _has_order(rows: Rows) -> bool:
     if any(x.kind in _NAMES for row in rows for x in row):
         return False
     layers = [(a.layer, b.layer) for a, b in rows if a.layer and b.layer]
+    created = [a.created for a, _ in rows if a.created >= 0]
+    wrapped = any(bool(a.inner) != bool(b.inner) for a, b in rows)
     wired = [a for a, b in layers if a.fed and (a.fed, a.feeds) == (b.fed, b.feeds)]
     named = [{bool(x.own) for x in side} for side in zip(*rows, strict=True)]
     as_before = len(wired) == len(rows) and len(named[0]) == len(named[1]) == 1
-    return as_before or not any(b.layer and b.layer.beside for _, b in rows)
+    beside = any(b.layer and b.layer.beside for _, b in rows)
+    return as_before or not (beside or (wrapped and created != sorted(created)))
 
 
 def _above(x: str, y: str) -> Iterator[tuple[str, str]]:
