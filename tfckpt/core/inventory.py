@@ -78,7 +78,6 @@ def digest(parts: Iterable[str]) -> str:
 
 
 SEQUENCE, LIST, DICT, ATTRIBUTES = "sequence", "list", "dict", "attributes"
-ORDERS = ("all", "keras", "class", "created")
 VARIABLE = "variable"  # in a list, in place of a layer's class
 
 

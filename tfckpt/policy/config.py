@@ -346,9 +346,6 @@ class Config(Model):
         return STRICT if source.policy == STRICT.name else self.policies[source.policy]
 
 
-_CLOSE = 0.8
-
-
 def directory_mismatch(config: Config) -> str:
     """Why a restarted run does not find its own checkpoints, "" if it does.
 
