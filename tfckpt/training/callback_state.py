@@ -79,6 +79,7 @@ class States:
         self._objects, self._datasets = objects or {}, datasets
         self._first: dict[str, HeldValues] | None = None
         self._seen: dict[str, Any] | None = None  # marks of what the traced step has seen
+        self._again: tuple[Any, dict[str, Any]] | None = None  # a step made again, and its marks
         self._said: set[str] = set()
         self._lost: dict[str, None] = {}
         self._saved: dict[int, Any] = {}  # variables by id, which live as long
@@ -92,9 +93,14 @@ class States:
         if self._first is None:
             self._first = self._now()
 
-    def traced(self) -> None:
-        """The step is traced now, and keeps the values of this moment."""
+    def traced(self, function: Any) -> list[str]:
+        """The step is traced now, with the values of this moment; those that it had not seen."""
         self._seen = self._marks(self._now())
+        made, to_see = self._again or (None, {})
+        if made != function:  # the program makes it again itself
+            return []
+        unlike = sorted(path for path, mark in to_see.items() if self._seen.get(path) != mark)
+        return [f"{path} {_TRACED}" for path in unlike]
 
     def _marks(self, values: Mapping[str, HeldValues]) -> dict[str, Any]:
         """Of what the model held when this ``fit`` began, and of what its layers hold."""
@@ -162,7 +168,7 @@ class States:
     def restore(self, saved: Mapping[str, Any], arrays: Mapping[str, Array]) -> list[str]:
         """Restore each completely or not at all; returns messages about the others."""
         by_key, now = {one.key: one for one in self._all}, self._now()
-        messages = []
+        messages, made = [], None
         for key, entry in saved.items():
             try:
                 if key not in by_key:
@@ -170,11 +176,12 @@ class States:
                     continue
                 objection = by_key[key].restore(entry, now[key], arrays)
                 if entry.get(_TRACED_AGAIN) is True and is_model(by_key[key].owner):
-                    make_train_function(by_key[key].owner)
+                    made = make_train_function(by_key[key].owner)
             except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
                 objection = f"its saved state is not valid: {error!r}"
             if objection:
                 messages.append(f"{key}: {objection}")
+        self._again = made and (made, self._marks(self._now()))
         messages += [
             f"{one.key} was not in the saved training, so it is reset"
             for one in self._all

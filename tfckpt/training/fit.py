@@ -296,7 +296,7 @@ class Fit:
             self._asked = True
         elif not self._model.run_eagerly and fit.own_train_function(self._model) != self._function:
             self._function = fit.own_train_function(self._model)
-            self._states.traced()
+            self._say_once(*self._states.traced(self._function))
         if self._checks_left and not self._skip:
             self._checks_left -= 1
             step = self._traced()

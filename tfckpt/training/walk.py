@@ -255,9 +255,9 @@ class HeldValues:
             self._function(value, path, depth)
 
     def _arguments(self, given: Any, named: Any, path: str, depth: int) -> None:
-        """What a function is called with, except numbers and text."""
+        """What a function is called with, except what cannot change."""
         for name, value in [*enumerate(given or ()), *(named or {}).items()]:
-            if not isinstance(value, _PLAIN):
+            if not _is_fixed(value):
                 self._visit(value, f"{path}({name})", depth + 1)
 
     def _object(  # noqa: C901, PLR0912 (a table of kinds)
@@ -447,6 +447,11 @@ def _holds_variable(content: Any, depth: int = 0) -> bool:
     elif not isinstance(content, _CONTAINERS):
         return is_variable(content)
     return depth < _DEPTH and any(_holds_variable(each, depth + 1) for each in content)
+
+
+def _is_fixed(value: Any) -> bool:
+    of_fixed = isinstance(value, (tuple, frozenset)) and all(map(_is_fixed, value))
+    return of_fixed or isinstance(value, (*_PLAIN, enum.Enum))
 
 
 def _is_large(content: Any) -> bool:

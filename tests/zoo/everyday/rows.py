@@ -96,13 +96,7 @@ LOOPS: Mapping[str, Row] = {
         of.module(), of.module(out=4), stays=("main",), flavours=KERAS3, **ASKED
     ),
     "GAN, not compiled": Row(of.gan(), of.gan(optimizers=False), call=by.everything, left="optim"),
-    "optimizers of another keyword": Row(
-        of.gan(),
-        of.gan(called="solver"),
-        call=by.everything,
-        stays=("generator_optimizer", "discriminator_optimizer"),
-        **ASKED,
-    ),
+    "optimizers of another keyword": Row(of.gan(), of.gan(called="solver"), call=by.everything),
     "generator alone": Row(
         of.gan(),
         of.gan("generator", optimizers=False),

@@ -129,9 +129,10 @@ def own_train_function(model: Any) -> Any:
     return function.own if isinstance(function, PassedOver) else function
 
 
-def make_train_function(model: Any) -> None:
+def make_train_function(model: Any) -> Any:
     """Have Keras make it again, so that its step is traced with the values as they are now."""
     model.make_train_function(force=True)
+    return own_train_function(model)
 
 
 def trace(model: Any, iterator: Any) -> bool:
