@@ -87,9 +87,11 @@ AT_ZERO = frozenset({"velocity_hat", CENTERED, ACCUMULATED})
 # By the class in snake case.
 OPTIMIZERS: Mapping[str, OptimizerClass] = MappingProxyType(
     {
-        **dict.fromkeys(("adadelta", "adafactor", "adagrad", "adagrad_da"), OptimizerClass()),
+        **dict.fromkeys(("adadelta", "adagrad", "adagrad_da"), OptimizerClass()),
         **dict.fromkeys(("adam", "adamax", "ftrl", "lamb", "lion", "momentum"), OptimizerClass()),
         **dict.fromkeys(("muon", "proximal_adagrad"), OptimizerClass()),
+        # tf_keras writes the zeros that it keeps for vectors into none of Keras's files.
+        "adafactor": OptimizerClass(more=("r", "c")),
         "adam_w": OptimizerClass(like="adam"),
         "adam_weight_decay": OptimizerClass(automatic=False),
         "lars": OptimizerClass(automatic=False),

@@ -253,9 +253,10 @@ class _Known:
             return AT_WEIGHTS
         if path not in self._restored:
             return ""
-        if slot in self._slots:
+        optional = slot in _optional(cls)
+        if slot in self._slots and not (optional and step.entry.shape == ()):
             return "" if step.entry.of in self._trained else TRAINED_NOW
-        return NEW_SLOT if slot in _optional(cls) else ""
+        return NEW_SLOT if optional else ""
 
 
 @dataclasses.dataclass(slots=True)
