@@ -7,13 +7,15 @@ greatest difference after 20 steps was measured on a CPU without oneDNN.
 
 from __future__ import annotations
 
+from functools import partial
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
 from zoo.models import stack
-from zoo.optimizers import OPTIMIZERS
+from zoo.optimizers import OPTIMIZERS, step
 from zoo.variables import inner
 
 import tfckpt
@@ -76,18 +78,13 @@ def net(k, optimizer):
 
 def train(model, first, count):
     """By steps that both flavors take in the same way."""
-    optimizer, variables = model.optimizer, model.trainable_variables
+
+    def loss(x, y):
+        return tf.reduce_mean((model(x, training=True) - y) ** 2)
+
     for number in range(first, first + count):
-        x, y = BATCHES[number % len(BATCHES)]
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean((model(x, training=True) - y) ** 2)
-            for scale in ("scale_loss", "get_scaled_loss"):
-                if hasattr(optimizer, scale):
-                    loss = getattr(optimizer, scale)(loss)
-        gradients = tape.gradient(loss, [inner(variable) for variable in variables])
-        if hasattr(optimizer, "get_unscaled_gradients"):
-            gradients = optimizer.get_unscaled_gradients(gradients)
-        optimizer.apply_gradients(zip(gradients, variables, strict=True))
+        batch = BATCHES[number % len(BATCHES)]
+        step(model.optimizer, model.trainable_variables, partial(loss, *batch))
 
 
 def held(model):

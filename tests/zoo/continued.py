@@ -30,7 +30,7 @@ import sys
 import tempfile
 import warnings
 from collections import Counter
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -45,7 +45,7 @@ import tf_keras
 import tfckpt
 from tfckpt.live.inventory import collect
 from zoo.models import dense, stack
-from zoo.optimizers import IN_FLAVOUR, OPTIMIZERS
+from zoo.optimizers import IN_FLAVOUR, OPTIMIZERS, step
 from zoo.values import read
 from zoo.variables import inner
 
@@ -165,18 +165,9 @@ def _build(model: Any) -> None:
 
 
 def _steps(model: Any, count: int, first: int = 0) -> None:
-    optimizer, weights = model.optimizer, model.trainable_variables
     for number in range(first, first + count):
         x = BATCHES[number % len(BATCHES)]
-        with tf.GradientTape() as tape:
-            loss = _loss(model, x)
-            for scale in ("scale_loss", "get_scaled_loss"):
-                if hasattr(optimizer, scale):
-                    loss = getattr(optimizer, scale)(loss)
-        gradients = tape.gradient(loss, [inner(variable) for variable in weights])
-        if hasattr(optimizer, "get_unscaled_gradients"):
-            gradients = optimizer.get_unscaled_gradients(gradients)
-        optimizer.apply_gradients(zip(gradients, weights, strict=True))
+        step(model.optimizer, model.trainable_variables, partial(_loss, model, x))
 
 
 def _loss(model: Any, x: Any) -> Any:

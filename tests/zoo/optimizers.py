@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import tensorflow as tf
+
+from zoo.variables import inner
+
 
 def _by_name(k):
     head, rest = k.optimizers.SGD(0.1, momentum=0.9), k.optimizers.Adam()
@@ -81,3 +85,16 @@ def compiled(model, optimizer):
     else:
         optimizer.build(model.trainable_variables)
     return model
+
+
+def step(optimizer, variables, loss):
+    """One step that both flavors take in the same way, also of a loss that is scaled."""
+    with tf.GradientTape() as tape:
+        value = loss()
+        for scale in ("scale_loss", "get_scaled_loss"):
+            if hasattr(optimizer, scale):
+                value = getattr(optimizer, scale)(value)
+    gradients = tape.gradient(value, [inner(variable) for variable in variables])
+    if hasattr(optimizer, "get_unscaled_gradients"):
+        gradients = optimizer.get_unscaled_gradients(gradients)
+    optimizer.apply_gradients(zip(gradients, variables, strict=True))

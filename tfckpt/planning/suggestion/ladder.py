@@ -349,13 +349,13 @@ class Ladder:
 
     def _is_another(self, a: LayerNode, b: LayerNode) -> bool:
         """Whether a name says that one of them is another layer."""
+        if a.label == b.label:
+            return False
         there = (b.above, a.own) in self.new.labels or (b.above, a.label) in self.new.given_at
         was = (a.above, b.own) in self.old.labels or (a.above, b.label) in self.old.given_at
-        if a.label != b.label and (there or was):  # Keras has counted up to a name that was given
+        if there or was:  # Keras has counted up to a name that was given
             return True
-        return a.label != b.label and (
-            a.maybe_own in self.new.given or b.maybe_own in self.old.given
-        )
+        return a.maybe_own in self.new.given or b.maybe_own in self.old.given
 
     def _is_sure(self, rows: Rows, *, across: bool) -> bool:
         """Whether nothing speaks against pairing two rows one by one."""
