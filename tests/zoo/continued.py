@@ -18,8 +18,8 @@ whose options are edited.
 ``asked``     refused, nothing changed or built, and ``optimizer: reset`` begins it
 ============  =====================================================================
 
-All else is wrong, and printed in capitals. After every restore one step at a rate of 1e-9 leaves the
-loss, and so does what an average overwrites at the end of a ``fit``, but for averages that go on.
+All else is wrong, and printed in capitals. After every restore one step at a rate of 1e-9 leaves
+the loss, and so does what an average overwrites at the end of a ``fit``, unless it goes on.
 """
 
 from __future__ import annotations
