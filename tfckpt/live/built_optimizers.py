@@ -99,7 +99,8 @@ def _to_train(optimizer: Any, owners: list[str], live: Live, *, whole: bool) -> 
     found = [variable for m in models for variable in trainable_now(m, live)]
     if found or (models and not whole):
         return found
-    return [live.variables[name] for name in owners if name in live.variables]
+    of = set(owners)  # a file may have them in another order than the program
+    return [variable for name, variable in live.variables.items() if name in of]
 
 
 def waiting_slots(plan: Plan) -> dict[str, str]:
