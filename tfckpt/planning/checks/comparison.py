@@ -181,9 +181,9 @@ class Comparison:
                 return ambiguity
         if live.role is Role.ITERATOR:
             return _other_dataset(*self._both(stored, live)), _DATASET_HINT
-        if live.role is Role.SLOT and not self._as_frozen_now:
-            if unsure := self._layers.orders.unsure(stored.name):
-                return unsure, _FROZEN_HINT
+        asks = live.role is Role.SLOT and not self._as_frozen_now
+        if asks and (unsure := self._layers.orders.unsure(stored.name)):
+            return unsure, _FROZEN_HINT
         if live.role in OF_OPTIMIZERS:
             return self._optimizers.ambiguity(stored, live, explicit=explicit)
         return "", ""
