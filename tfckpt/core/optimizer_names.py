@@ -79,6 +79,7 @@ class OptimizerClass(NamedTuple):
 
 
 OF_TF1 = f"{OPTIMIZER}/tf1/"  # what an optimizer of TF1 left in a file, followed by its key
+OF_SEVERAL = "multi_optimizer"  # no file of TensorFlow's has the optimizers in it
 AVERAGE = "moving_average"  # of the weights, which any optimizer may have
 # Slots that depend on the settings, and are right at zero beside others that are not.
 ACCUMULATED = "accumulated_gradient"
@@ -89,7 +90,7 @@ OPTIMIZERS: Mapping[str, OptimizerClass] = MappingProxyType(
     {
         **dict.fromkeys(("adadelta", "adagrad", "adagrad_da"), OptimizerClass()),
         **dict.fromkeys(("adam", "adamax", "ftrl", "lamb", "lion", "momentum"), OptimizerClass()),
-        **dict.fromkeys(("muon", "proximal_adagrad"), OptimizerClass()),
+        **dict.fromkeys((OF_SEVERAL, "muon", "proximal_adagrad"), OptimizerClass()),
         # tf_keras writes the zeros that it keeps for vectors into none of Keras's files.
         "adafactor": OptimizerClass(more=("r", "c")),
         "adam_w": OptimizerClass(like="adam"),

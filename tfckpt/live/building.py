@@ -120,6 +120,8 @@ def unbuilt_optimizers(
     live: Live,
     slots: Mapping[str, str],
     trained: Mapping[str, tuple[Mapping[str, Any], frozenset[str]]] | None = None,
+    *,
+    whole: bool = False,
 ) -> list[tuple[Any, list[Any]]]:
     """The optimizers to build, as the checkpoint has slots for them, each with the variables.
 
@@ -128,7 +130,8 @@ def unbuilt_optimizers(
     then: those of the model compiled with it, else of the models that the stored slots belong to,
     else the slots' own variables; without those that only other optimizers have slots for, as in a
     GAN. ``slots`` maps the name that a stored slot would have to the name of its variable, "" if
-    the file does not say.
+    the file does not say. If the models have the ``whole`` of the weights that were saved, no call
+    makes more that could be trained.
     """
     found = list[tuple[Any, list[Any]]]()
     owned = _slot_owners(live, slots)
@@ -149,7 +152,7 @@ def unbuilt_optimizers(
             named = (others - owned[path].keys()) | untrained
             out = [*variables, *(live.variables[name] for name in named & live.variables.keys())]
             held = {id(raw(variable)) for variable in out}
-            more = _to_train(optimizer, list(owned[path]), live)
+            more = _to_train(optimizer, list(owned[path]), live, whole=whole)
             if compiled and more:  # Keras trains no other ones
                 now = {id(raw(variable)) for variable in more}
                 variables = [variable for variable in variables if id(raw(variable)) in now]
@@ -209,16 +212,17 @@ def _says_built(optimizer: Any) -> bool:
     return bool(getattr(optimizer, "built", False)) or bool(getattr(optimizer, "_built", False))
 
 
-def _to_train(optimizer: Any, owners: list[str], live: Live) -> list[Any]:
+def _to_train(optimizer: Any, owners: list[str], live: Live, *, whole: bool) -> list[Any]:
     models = [m for m in live.models.values() if getattr(m, "optimizer", None) is optimizer]
     if not models:
         first = dict.fromkeys(name.partition("/")[0] for name in owners)
         models = [live.models[component] for component in first if component in live.models]
     if not models and not owners and len(live.models) == 1:
         models = [*live.models.values()]
-    if models:
-        # tf_keras raises if the model is not built.
-        return [variable for m in models for variable in _trainable(m, live)]
+    # tf_keras raises if the model is not built.
+    found = [variable for m in models for variable in _trainable(m, live)]
+    if found or (models and not whole):
+        return found
     return [live.variables[name] for name in owners if name in live.variables]
 
 

@@ -266,7 +266,8 @@ def _with_built(
             plan, live = planned(now), now
     if slots := building.waiting_slots(plan):
         trained = {path: trained_before(path, plan, live, recorded) for path in live.optimizers}
-        if unbuilt := building.unbuilt_optimizers(live, slots, trained):
+        whole = all(step.name or step.entry.role is not Role.WEIGHT for step in plan.steps)
+        if unbuilt := building.unbuilt_optimizers(live, slots, trained, whole=whole):
             built.begins(live)
             for optimizer, variables in unbuilt:
                 building.build_for(optimizer, variables)

@@ -24,6 +24,7 @@ from tfckpt.core.optimizer_names import (
     AT_ZERO,
     AVERAGE,
     CENTERED,
+    OF_SEVERAL,
     OPTIMIZERS,
     begins_as_weights,
     optimizer_of,
@@ -208,7 +209,8 @@ class Optimizers:
         if slots:
             return Status.RESET if slots - {AVERAGE} - _optional(cls) else None
         will_have = cls in OPTIMIZERS and not OPTIMIZERS[cls].bare
-        return Status.EXCLUDED if will_have and not stored.optimizers.get(source) else None
+        known = stored.optimizers.get(source, "")
+        return Status.EXCLUDED if will_have and known in {"", OF_SEVERAL} else None
 
 
 def _anew(step: Step, reason: str, status: Status = Status.RESET) -> Step:

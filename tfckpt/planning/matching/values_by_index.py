@@ -13,6 +13,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.core.inventory import SEQUENCE, Role, rebased, unnumbered
+from tfckpt.core.optimizer_names import OPTIMIZERS
 from tfckpt.core.text import without_repeat
 from tfckpt.planning.matching.align import is_resized
 
@@ -160,8 +161,8 @@ class Orders:
             why = "has variables in the model whose order is unknown"
             if live_path in self._live.optimizers:
                 why += ", as when layers are frozen; the file does not store which were"
-        elif (kinds := self._kinds(stored_path, live_path)) and kinds[0] != kinds[1]:
-            why = f"is {kinds[1]!r} in the model and {kinds[0]!r} in the checkpoint"
+        elif self._of_others(kinds := self._kinds(stored_path, live_path)):
+            why = f"is {kinds[1]!r} in the model and {kinds[0] or 'unnamed'!r} in the checkpoint"
         elif live_path in self._live.optimizers and not self._keeps_order():
             why = "has the variables of layers that are in another order in the model"
         elif clash is not None:
@@ -178,13 +179,19 @@ class Orders:
     def _rates(side: Inventory, values: Sequence[Ordered]) -> set[Ordered]:
         return {x for x in values if side.entries[x.name].role is Role.HYPERPARAMETER}
 
-    def _kinds(self, stored_path: str, live_path: str) -> tuple[str, str] | None:
-        """The classes of two optimizers; None unless both are known."""
-        kinds = (
+    def _kinds(self, stored_path: str, live_path: str) -> tuple[str, str]:
+        """The classes of two optimizers, ``""`` if unknown."""
+        return (
             self._stored.optimizers.get(stored_path, ""),
             self._live.optimizers.get(live_path, ""),
         )
-        return kinds if all(kinds) else None
+
+    @staticmethod
+    def _of_others(kinds: tuple[str, str]) -> bool:
+        """Whether the slots mean something else: copies of the weights are in no other's slots."""
+        old, new = kinds
+        copies = new in OPTIMIZERS and OPTIMIZERS[new].copies
+        return bool(new and old != new and (old or copies))
 
     def _guessed(self, one: Ordered, stored_path: str, live_path: str) -> str | None:
         tail = one.name[len(stored_path) + 1 :]
