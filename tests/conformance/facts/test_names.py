@@ -67,6 +67,7 @@ def layer(name, *arguments, shape=(4, 4, 2)):
 
 LEGACY = tf_keras.optimizers.legacy
 SCHEDULE = keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.9)
+OF_CONV = "_kernel" if hasattr(keras.layers.Conv2D, "kernel") else "kernel"  # as in Keras 3.1
 IN_K3, IN_OLD = "model/_operations/1/", "model/layer_with_weights-0/"
 KEYS = {
     "model/a/kernel": [  # F1: for each way to build a model
@@ -79,7 +80,7 @@ KEYS = {
         Key(tf_keras, solved, f"{IN_OLD}kernel"),
         Key(tf_keras, beside, f"{IN_OLD}kernel"),
         # F5: for each private attribute
-        Key(keras, layer("Conv2D", 2, 2), f"{IN_K3}_kernel"),
+        Key(keras, layer("Conv2D", 2, 2), f"{IN_K3}{OF_CONV}"),
         Key(keras, layer("DepthwiseConv2D", 2), f"{IN_K3}kernel"),
         Key(tf_keras, layer("DepthwiseConv2D", 2), f"{IN_OLD}depthwise_kernel"),
         Key(keras, layer("EinsumDense", "abcd,de->abce", (4, 4, 3)), f"{IN_K3}_kernel"),
