@@ -6,7 +6,8 @@ TensorFlow's own reader aborts the process on some of these.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import cramjam
 import pytest
@@ -16,11 +17,7 @@ from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
 from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.bundles.table import read_table
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    Items = dict[bytes, Any]
-
+Items = dict[bytes, Any]
 KERNEL, BIAS, STEP = b"a/kernel", b"b/bias", b"c/step"
 TEXT, NONE, PART = b"d/text", b"e/empty", b"p/part"
 

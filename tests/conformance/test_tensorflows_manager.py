@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +15,6 @@ from zoo.sides import ASYNC, HOUR, MINUTE, START, Side, name
 
 import tfckpt
 from tfckpt.stored.io.files import LocalFiles
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 
 def numbered(side: Side, kind: Callable[[int], Any]) -> list[Any]:

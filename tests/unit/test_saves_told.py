@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 import numpy as np
@@ -17,9 +18,6 @@ from zoo.fits import X, Y, fit, saved
 import tfckpt
 import tfckpt.callbacks
 from tfckpt.stored.commits import record_file
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 BY_VAL_LOS = {"best": 1, "monitor": "val_los", "mode": "min"}
 BY_LOSS = [{"best": 1, "monitor": "loss", "mode": "min"}]

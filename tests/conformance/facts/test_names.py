@@ -7,7 +7,8 @@ whoever wrote the file.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -21,9 +22,6 @@ from zoo.values import equal, fill
 from zoo.variables import distinguish
 
 import tfckpt
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 
