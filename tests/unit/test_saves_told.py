@@ -128,13 +128,6 @@ def test_a_manager_of_a_remote_directory() -> None:
         tfckpt.Checkpoint(v=tf.Variable(1.0)).save("memory://ckpt")
 
 
-def test_checkpoints_of_another_name_are_named_where_none_is_found(tmp_path, caplog) -> None:
-    saves(manager_of(tmp_path, checkpoint_name="model"), 1)
-    assert manager_of(tmp_path).restore_or_initialize() is None
-    assert f"no checkpoint named 'ckpt' to restore\n  {tmp_path} holds 'model-1'" in caplog.text
-    assert "`checkpoint_name: model`" in caplog.text
-
-
 # What `fit` and a loop are told of their saves
 
 
