@@ -78,6 +78,15 @@ def norms(k: Any, last: str) -> Any:
     return model
 
 
+def listed(k: Any, order: str) -> Any:
+    """A list of two layers, made in this order."""
+    made = {name: k.layers.Dense(3) for name in order}
+    model = holding(k, blocks=[made["a"], made["b"]])
+    for layer in made.values():
+        layer(BATCH)
+    return model
+
+
 def subtracted(k: Any, edit: str = "") -> Any:
     """Keras lists layers as the graph needs them; their numbers tell when they were made."""
     inputs = k.Input((3,))
@@ -179,6 +188,12 @@ EDITS = {
     "another class in a list": Edit(
         lambda k: norms(k, "LayerNormalization"), lambda k: norms(k, "BatchNormalization"),
         "index 2 is of class 'batch_normalization' in the model"),
+    **{
+        f"a list, made {new} after {old}": Edit(
+            lambda k, old=old: listed(k, old), lambda k, new=new: listed(k, new),
+            "its index in a list, but layers of one class were created in another order")
+        for old, new in (("ab", "ba"), ("ba", "ab"))
+    },
     "arguments": Edit(subtracted, lambda k: subtracted(k, "arguments"), ORDER, BOTH),
     "lines": Edit(subtracted, lambda k: subtracted(k, "lines"), ORDER, BOTH),
     "under another one's attribute": Edit(
