@@ -124,6 +124,8 @@ if __name__ == "__main__":
     tfckpt.restore("saved", other)
     assert (model.get_weights()[0] == other.get_weights()[0]).all()
 """
+# Other versions warn of other things.
+PLAIN = ("-p", "no:cacheprovider", "-W", "default")
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
 # pyenv's `python3.12` runs only where it is the chosen one; the program that it stands for, always.
 PYENV = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions").glob("3.*/bin")
@@ -146,7 +148,7 @@ def versions(session: nox.Session, pair: str) -> None:
     record["python"] = str(Path(session.bin, "python"))
     session.run(
         *("python", "-m", "pytest", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"),
-        *(f"--junitxml={report}", "-p", "no:cacheprovider"),
+        *(f"--junitxml={report}", *PLAIN),
         *(path for group in groups for path in GROUPS[group]),
         env=QUIET,
         success_codes=[0, 1],  # a test that failed is in the report
@@ -176,7 +178,7 @@ def s3(session: nox.Session) -> None:
     """Save into a real S3 server by TensorFlow's own file system, with the newest that has one."""
     pinned = ["tensorflow==2.16.2", "keras==3.1.1", "tf_keras==2.16.0", "tensorflow-io==0.37.1"]
     session.install("-e", ".[test]", *pinned)
-    session.run("python", "-m", "pytest", "-m", "", "tests/faults/test_s3.py", env=QUIET)
+    session.run("python", "-m", "pytest", *PLAIN, "-m", "", "tests/faults/test_s3.py", env=QUIET)
 
 
 @nox.session(default=False, reuse_venv=False)
@@ -212,7 +214,7 @@ def upgrade(session: nox.Session) -> None:
     names = [f"{one['tensorflow']}, {one['keras']}" for one in each]
     UPGRADE.write_text(json.dumps({"with TensorFlow, Keras": names}), encoding="utf-8")
     session.run(
-        *(found[-1], "-m", "pytest", "-p", "no:cacheprovider", "-m", "", "tests/versions"),
+        *(found[-1], "-m", "pytest", *PLAIN, "-m", "", "tests/versions"),
         env={
             **QUIET,
             "TFCKPT_INTERPRETERS": os.pathsep.join(found),
@@ -257,7 +259,7 @@ def clients(session: nox.Session, of: str) -> None:
     for client in session.posargs or tests:
         report = CLIENT_RECORDS / f"{client}.xml"
         session.run(
-            *("python", "-m", "pytest", "-m", "", f"--junitxml={report}", "-p", "no:cacheprovider"),
+            *("python", "-m", "pytest", "-m", "", f"--junitxml={report}", *PLAIN),
             f"tests/clients/test_{client}.py",
             env={**QUIET, "TFCKPT_CLIENTS": of},
             success_codes=[0, 1, 5],  # a test that failed is in the report; 5: all were skipped
