@@ -18,8 +18,8 @@ whose options are edited.
 ``asked``     refused, nothing changed or built, and ``optimizer: reset`` begins it
 ============  =====================================================================
 
-All else is wrong, and printed in capitals. After every restore one step at a rate of 1e-9, and what
-an average overwrites at the end of a ``fit``, leave the loss.
+All else is wrong, and printed in capitals. After every restore one step at a rate of 1e-9 leaves
+the loss, and so does what an average overwrites at the end of a ``fit``, unless it goes on.
 """
 
 from __future__ import annotations
@@ -356,7 +356,7 @@ def _compared(
     first, x = float(_loss(model, BATCHES[0])), BATCHES[0]
     _slow(model.optimizer)
     _steps(model, 1)
-    if hasattr(model.optimizer, "finalize_variable_values"):
+    if word != GOES_ON and hasattr(model.optimizer, "finalize_variable_values"):
         model.optimizer.finalize_variable_values(model.trainable_variables)
     moved = abs(float(_loss(model, x)) - first) > 1e-5 * max(1.0, first)
     if moved and case.new[1] not in (_FTRL if word == BEGINS else _BY_SLOTS):

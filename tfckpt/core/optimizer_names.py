@@ -115,6 +115,20 @@ def begins_as_weights(slot: str, cls: str) -> bool:
     return slot == AVERAGE or (cls in OPTIMIZERS and slot in OPTIMIZERS[cls].copies)
 
 
+def is_another_class(one: str, other: str) -> bool:
+    """Whether equal slots mean something else in optimizers of two classes, ``""`` if unknown.
+
+    A class whose slots begin as copies of the weights is no unknown one.
+
+    >>> is_another_class("adam", "adam_w"), is_another_class("", "schedule_free_adam_w")
+    (False, True)
+    """
+    both = [OPTIMIZERS.get(name, OptimizerClass()) for name in (one, other)]
+    if one and other:
+        return (both[0].like or one) != (both[1].like or other)
+    return any(known.copies for known in both)
+
+
 def optimizer_class(name: str) -> str:
     """The class in an optimizer's automatic name, numbered or not; ``""`` for other names.
 
