@@ -96,7 +96,7 @@ ENTRIES: dict[str, Any] = {
     "size 0": lambda i: setattr(i[KERNEL], "size", 0),
     "size 44": (lambda i: setattr(i[KERNEL], "size", 44), r"value 'a/kernel'.*44 bytes"),
     "size huge": lambda i: setattr(i[KERNEL], "size", 2**62),
-    "two values overlap": lambda i: setattr(i[BIAS], "offset", i[KERNEL].offset + 4),
+    "two values share a byte": lambda i: setattr(i[BIAS], "offset", i[KERNEL].offset + 47),
     "key is not UTF-8": lambda i: i.update({b"\xff\xfe": i.pop(KERNEL)}),
     "value under the key of a slice": lambda i: i.update({b"\0a/kernel": i.pop(KERNEL)}),
     "slice missing": lambda i: i.pop(pieces(i)[0]),
