@@ -82,6 +82,7 @@ ENTRIES: dict[str, Any] = {
     "shape of unknown rank": lambda i: setattr(i[STEP].shape, "unknown_rank", True),
     "shape overflows": lambda i: shape(i, KERNEL, 2**40, 2**40),
     "shape overflows beside a zero": lambda i: shape(i, NONE, 2**62, 2**62, 0),
+    "shape of more bytes than a number has, beside a zero": lambda i: shape(i, NONE, 2**60, 0),
     "shape wraps to the right size": lambda i: shape(i, KERNEL, 2**62 + 3, 4),
     "shape of 300 axes": lambda i: shape(i, KERNEL, *[1] * 298, 3, 4),
     "shape too large": lambda i: shape(i, KERNEL, 3, 5),
@@ -144,6 +145,7 @@ def test_what_protobuf_allows_is_read_as_tensorflow_reads_it(forge: Any, more: b
     ("change", "says"),
     [
         (lambda header: setattr(header.version, "min_consumer", 2), "version 2"),
+        (lambda header: header.version.bad_consumers.append(1), "of the checkpoint format"),
         (
             lambda header: setattr(header, "endianness", 1),
             "highest byte[^$]*save it again on a",
