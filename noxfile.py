@@ -194,7 +194,7 @@ def wheel(session: nox.Session) -> None:
         session.run("python", "-m", "pip", "check")
         session.run("python", "-c", "import tensorflow", success_codes=[0 if extra else 1])
         for command in COMMANDS.format(run=run, config=config).strip().splitlines():
-            session.run("tfckpt", *command.split(), silent=True, env=QUIET)
+            session.run("tfckpt", *command.split(), silent=True, env={**QUIET, "RUN_DIR": "."})
     Path("train.py").write_text(PROGRAM, encoding="utf-8")
     session.run("python", "train.py", env=QUIET)
     session.run("tfckpt", "plan", "saved", "--model", "train:build", silent=True, env=QUIET)
