@@ -9,18 +9,14 @@ import collections
 import dataclasses
 import itertools
 import random
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from zoo.programs import shuffled
-from zoo.start import ARRAYS, BATCH, X, Y
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from zoo.start import Program, Start
+from zoo.start import ARRAYS, BATCH, Program, Start, X, Y
 
 COUNT = 0  # that a callback counts on
 SHARED = {"count": 0}

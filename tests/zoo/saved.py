@@ -25,10 +25,12 @@ import tempfile
 import zipfile
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+
+from collections.abc import Callable
 
 import numpy as np
 
@@ -38,11 +40,7 @@ from zoo import models as zoo
 from zoo.models import WIDTH, called, chain, dense, in_turn, net, stack, wired
 from zoo.values import fill, read, variables
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Build = Callable[[Any], Any]
-
+Build = Callable[[Any], Any]
 KINDS = (".keras", ".weights.h5", ".h5", "weights.h5", ".weights.json", "directory")
 FLAVOURS = ("keras", "tf_keras")
 RIGHT, REFUSED, WRONG, NEVER = "right", "refused", "wrong", "-"
