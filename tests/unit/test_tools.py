@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from zoo.command_line import document, run
+from zoo.values import read
 
 import tfckpt
 from tfckpt.core.distance import Distance, difference
@@ -70,6 +71,13 @@ def test_inspect_diff_and_export(runs: Path, flavour: Any) -> None:
     assert only.kind.value == "value"
     assert np.isclose(live.distances[only.a.name, only.b.name].largest, 0.5)
     assert tfckpt.diff(path, model).not_compared > 0  # without `values`, no content is compared
+
+    trained, new = flavour.optimizers.Adam(), flavour.optimizers.Adam()
+    trained.build(model.trainable_variables)
+    path = tfckpt.Checkpoint(model=model, optimizer=trained).write(runs / "trained")
+    before = read(new)
+    assert tfckpt.diff(path, {"model": model, "optimizer": new}, values=True).same
+    assert len(read(new)) == len(before)  # what was built to compare is taken back
 
     source = runs / "ckpt-1"
     arrays = np.load(tfckpt.export(source, runs / "w.npz"))

@@ -13,6 +13,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.core.inventory import SEQUENCE, Role, rebased, unnumbered
+from tfckpt.core.optimizer_names import is_another_class
 from tfckpt.core.text import without_repeat
 from tfckpt.planning.matching.align import is_resized
 
@@ -129,24 +130,49 @@ class Orders:
                 (side.deep_orders if position.deep else side.own_orders).get(layer, ())
                 for side, layer in zip(sides, (position.layer, live_path), strict=True)
             )
-            compare = self._compare_deep if position.deep else self._compare_own
+            of_optimizer = live_path in self._live.optimizers
+            compare = self._compare_optimizer if of_optimizer else self._compare_own
+            compare = self._compare_deep if position.deep else compare
             self._verdicts[position, live_path] = compare(position.layer, live_path, old, new)
         return self._verdicts[position, live_path]
 
-    def _compare_own(
+    def _compare_optimizer(
         self, stored_path: str, live_path: str, old: Sequence[Ordered], new: Sequence[Ordered]
     ) -> _LayerMatch:
-        """Match by index; names that were guessed from the file must not contradict.
+        """Match by index what is of one class and of layers in one order.
 
         An optimizer has no slots before it trains, and no learning rate beside a schedule.
         """
-        if live_path in self._live.optimizers and len(old) < len(new):
+        if len(old) < len(new):
             own = [x for x in new if self._live.entries[x.name].role is not Role.SLOT]
             scalars = all(self._shape(self._stored, x.name) == () for x in old)
             new = own if scalars and len(old) <= len(own) else new
         rates = self._rates(self._stored, old), self._rates(self._live, new)
         if len(old) != len(new) and not all(rates):
             old, new = ([x for x in each if x not in rates[0] | rates[1]] for each in (old, new))
+        was, now = (
+            side.optimizers.get(path, "")
+            for side, path in ((self._stored, stored_path), (self._live, live_path))
+        )
+        if new and is_another_class(was, now):
+            names = (repr(each) if each else "of an unknown class" for each in (now, was))
+            why = "is {} in the model and {} in the checkpoint".format(*names)
+        elif new and not self._keeps_order():
+            why = "has the variables of layers that are in another order in the model"
+        else:
+            frozen = ", as when layers are frozen; the file does not store which were"
+            return self._compare_own(stored_path, live_path, old, new, frozen)
+        return self._refuse(stored_path, live_path, why)
+
+    def _compare_own(
+        self,
+        stored_path: str,
+        live_path: str,
+        old: Sequence[Ordered],
+        new: Sequence[Ordered],
+        unordered: str = "",
+    ) -> _LayerMatch:
+        """Match by index; names that were guessed from the file must not contradict."""
         guessed = [self._guessed(one, stored_path, live_path) for one in old]
         if not new and not any(name in self._live.entries for name in guessed):
             return _LayerMatch({})  # the live layer has no such order
@@ -157,13 +183,7 @@ class Orders:
             ((index, name, one.name) for index, name, one in clashes if name in live_names), None
         )
         if not new:
-            why = "has variables in the model whose order is unknown"
-            if live_path in self._live.optimizers:
-                why += ", as when layers are frozen; the file does not store which were"
-        elif (kinds := self._kinds(stored_path, live_path)) and kinds[0] != kinds[1]:
-            why = f"is {kinds[1]!r} in the model and {kinds[0]!r} in the checkpoint"
-        elif live_path in self._live.optimizers and not self._keeps_order():
-            why = "has the variables of layers that are in another order in the model"
+            why = f"has variables in the model whose order is unknown{unordered}"
         elif clash is not None:
             why = f"has {clash[2]!r} at index {clash[0]}, where the checkpoint has {clash[1]!r}"
         elif len(old) == len(new) or all(
@@ -177,14 +197,6 @@ class Orders:
     @staticmethod
     def _rates(side: Inventory, values: Sequence[Ordered]) -> set[Ordered]:
         return {x for x in values if side.entries[x.name].role is Role.HYPERPARAMETER}
-
-    def _kinds(self, stored_path: str, live_path: str) -> tuple[str, str] | None:
-        """The classes of two optimizers; None unless both are known."""
-        kinds = (
-            self._stored.optimizers.get(stored_path, ""),
-            self._live.optimizers.get(live_path, ""),
-        )
-        return kinds if all(kinds) else None
 
     def _guessed(self, one: Ordered, stored_path: str, live_path: str) -> str | None:
         tail = one.name[len(stored_path) + 1 :]
