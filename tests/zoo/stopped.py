@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Words = tuple[str, ...]
 
 SAID = (
-    *("not exact", "is reset", "reads its epoch again", "is not saved"),
+    *("not exact", "is reset", "are reset", "reads its epoch again", "is not saved"),
     *("draws other numbers in later epochs", "nor a repeated"),
 )
 

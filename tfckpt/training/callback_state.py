@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tfckpt.core.text import listed
 from tfckpt.errors import TfckptError
 from tfckpt.live.inventory import collect, is_model
 from tfckpt.live.private.either_keras import with_layers_below
@@ -275,12 +276,15 @@ class _Described:
         for name, held in places.items():  # in the order of the walk: a model before its layers
             if name in values:
                 held.restore(values[name], inside=name in inside)
-        for name in values.keys() - places.keys():
+        missing = []
+        for name in sorted(values.keys() - places.keys()):
             holder, _, attribute = f"{self.key}.{name}".rpartition(".")
             if self._takes(owner := now.objects.get(holder), attribute):
                 setattr(owner, attribute, values[name])
             else:
-                yield f"{name} is reset"
+                missing.append(name)
+        if missing:
+            yield f"{listed(missing, 3)} {'is' if len(missing) == 1 else 'are'} reset"
 
     def warnings(self) -> Iterator[str]:
         if "BackupAndRestore" in self.bases:
