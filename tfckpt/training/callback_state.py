@@ -90,9 +90,10 @@ class States:
         self._lost |= {text: None}
 
     def begins(self) -> None:
-        """Record what each is before the first epoch of this ``fit``."""
+        """Record what each is before the first epoch; raise what cannot be saved."""
         if self._first is None:
             self._first = self._now()
+            self.collect(self._first)
 
     def traced(self, function: Any) -> list[str]:
         """The step is traced now, with the values of this moment; those that it had not seen."""
@@ -151,11 +152,13 @@ class States:
                 held.also(one.owner, one.key, name)
         return found
 
-    def collect(self) -> tuple[dict[str, Any], dict[str, Array], list[str]]:
+    def collect(
+        self, now: Mapping[str, HeldValues] | None = None
+    ) -> tuple[dict[str, Any], dict[str, Array], list[str]]:
         """JSON values by class name, numbered from the second of a class on; arrays; messages."""
         saved: dict[str, Any] = {}
         arrays: dict[str, Array] = {}
-        now = self._now()
+        now = now or self._now()
         again, unlike = self._step(now)
         for one in self._all:
             saved[one.key] = one.state((self._first or {}).get(one.key), now[one.key], arrays)

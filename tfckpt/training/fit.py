@@ -84,6 +84,7 @@ class Fit:
         self._data = Data(self._model, self._number, fits)
         self._logs: Any = {}
         self._checks_left = 2  # before the first step, and after it
+        self._graphs: weakref.WeakSet[Any] = weakref.WeakSet()  # that were looked at
         self._eager: fit.EagerOperations | None = None
         self._eager_step: set[Any] = set()
         self._said: set[str] = set()
@@ -183,9 +184,8 @@ class Fit:
         self._start.check(epoch)
         self._in_epochs = True
         self._initial_epoch = epoch if self._initial_epoch is None else self._initial_epoch
-        self._states.begins()
         try:
-            self._states.collect()  # what cannot be saved fails now, not at the first save
+            self._states.begins()
             if self._ahead is not None:
                 self._come_back(epoch, *self._ahead)
         except BaseException:
@@ -299,11 +299,12 @@ class Fit:
             self._say_once(*self._states.traced(self._function))
         if self._checks_left and not self._skip:
             self._checks_left -= 1
-            step = self._traced()
+            graphs = [each for each in self._traced() if each not in self._graphs]
+            self._graphs.update(graphs)
             self._say_once(
                 *self._data.warnings(),
                 *fit_checks.about_objects(self._model, self._objects),
-                *fit_checks.about_step(step, self._model),
+                *fit_checks.about_step(graphs, self._model),
             )
             if self._model.run_eagerly:
                 if not fit.is_keras3(self._model):
@@ -313,12 +314,12 @@ class Fit:
             1 if self._steps_per_execution == 1 else batches_of_a_call(self._model)
         )
 
-    def _traced(self) -> Any:
-        """The function of the next step, traced; Keras raises what fails."""
+    def _traced(self) -> list[Any]:
+        """The graphs of the next step, traced; Keras raises what fails."""
         with contextlib.suppress(Exception):
             if tf_data.is_dataset(self._data.dataset):
                 fit.trace(self._model, self._data.iterator)
-        return fit.own_train_function(self._model)
+        return fit.graphs_of(fit.own_train_function(self._model))
 
     def _pass_over(self, iterator: Any) -> Any:
         """What Keras calls for a step that was trained before."""

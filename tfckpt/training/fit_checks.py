@@ -102,10 +102,10 @@ def about_calls(captured: Captured) -> Iterator[str]:
         )
 
 
-def about_step(function: Any, model: Any) -> Iterator[str]:
+def about_step(graphs: Iterable[Any], model: Any) -> Iterator[str]:
     """TensorFlow's operations that draw in a step that was traced."""
     found: dict[str, str] = {}
-    for definition in fit.definitions_of(function):
+    for definition in (graph.as_graph_def() for graph in graphs):
         for nodes in (definition.node, *(each.node_def for each in definition.library.function)):
             found |= {node.name: node.op for node in nodes if _DRAWS.fullmatch(node.op)}
     drawn = (f"{op} in {n.rpartition('/')[0] or n}" for n, op in sorted(found.items()))

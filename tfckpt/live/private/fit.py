@@ -168,10 +168,10 @@ class EagerOperations:
         return self._found
 
 
-def definitions_of(function: Any) -> Iterator[Any]:
+def graphs_of(function: Any) -> list[Any]:
     """The graphs of a train function, as far as it was traced; none of an eager one."""
-    for traced in _traced(function):
-        yield from (each.graph.as_graph_def() for each in traced._list_all_concrete_functions())
+    of_each = (traced._list_all_concrete_functions() for traced in _traced(function))
+    return [each.graph for found in of_each for each in found]
 
 
 def _traced(function: Any) -> Iterator[Any]:
