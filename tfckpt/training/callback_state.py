@@ -232,7 +232,10 @@ class _Described:
             arrays.update((key, np.array(array)) for key, array in its.items())
         passed: list[str] = []
         for path, held in now.held.items():
-            name, then = path.removeprefix(f"{self.key}."), first and first.held.get(path)
+            then = first and first.held.get(path)
+            if then and then.mark == held.mark and not self.named:
+                continue
+            name = path.removeprefix(f"{self.key}.")
             if held.why and name in self.named:
                 raise self._refused(f"{name}{held.why}", "list other attributes")
             if first and then is None and now.is_made_by_keras(path, first):

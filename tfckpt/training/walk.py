@@ -70,7 +70,7 @@ _FOREIGN = KERAS | {"tensorflow", "numpy", "tfckpt", "absl", "builtins", "h5py",
 _TOO_LARGE = " is too large to look at"
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(slots=True)
 class Held:
     """A value at a path.
 
@@ -127,6 +127,7 @@ class HeldValues:
         self.objects: dict[str, Any] = {}
         self._seen, self._known, self._own = seen, known, own
         self._bytes, self._far = 0, False
+        self._kinds: dict[type, bool] = {}  # that were met, and whether they are own
 
     def begin(self, owner: Any, key: str, keeps: Callable[[str], bool] | None = None) -> None:
         """Go through all below an owner; ``keeps`` says which attributes of a callback count."""
@@ -180,24 +181,20 @@ class HeldValues:
         put: Put = None,
     ) -> None:
         self.objects[path] = obj
-        kinds = type(obj).__mro__
-        for cls in kinds if self._is_own(type(obj)) else ():  # what the class has for all
-            if self._is_own(cls):
-                self._class(cls, path, depth)
         kind: Any = type(obj)
+        if kind not in self._kinds:
+            self._kinds[kind] = own = self._is_own(kind)
+            for cls in filter(self._is_own, kind.__mro__ if own else ()):  # what it has for all
+                self._class(cls, path, depth)
         of_keras = changed_by_keras(kind) if keeps is None else ()
         saved = keeps is None and (hasattr(kind, "add_weight") or is_optimizer(obj))
         held = {name: getattr(obj, name) for name in _slots(kind) if hasattr(obj, name)}
         assign = _assigns(obj, put)
         for name, value in {**getattr(obj, "__dict__", {}), **held}.items():
             counts = name not in of_keras and (keeps is None or keeps(name))
-            if (
-                counts
-                and not name.startswith(("__", "_abc_"))
-                and not (
-                    saved and is_variable(value)  # by its layer or optimizer
-                )
-            ):
+            if not counts or name.startswith(("__", "_abc_")):
+                continue
+            if not saved or not is_variable(value):  # else by its layer or optimizer
                 self._visit(value, f"{path}.{name}", depth + 1, partial(assign, name))
 
     def _class(self, cls: type, path: str, depth: int) -> None:
