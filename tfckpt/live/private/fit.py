@@ -101,7 +101,7 @@ def train_function(model: Any) -> Any:
     return model.train_function
 
 
-class PassedOver:
+class SkippedStep:
     """Stands for the train function where a ``fit`` skips what was trained before.
 
     It calls ``step`` while its object exists, and else the model's own function.
@@ -126,7 +126,7 @@ class PassedOver:
 def own_train_function(model: Any) -> Any:
     """Keras's train function of the model, which is replaced when the model is compiled again."""
     function = train_function(model)
-    return function.own if isinstance(function, PassedOver) else function
+    return function.own if isinstance(function, SkippedStep) else function
 
 
 def make_train_function(model: Any) -> Any:
