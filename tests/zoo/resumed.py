@@ -55,7 +55,7 @@ LOOP = ("later", "batch", "start", "over")
 RESTORED_FIRST = ("again", *LOOP)
 PLACES = ("later", "next", "batch")
 # How it is said that a training is not exact.
-CLAIMED = re.compile(r"\bnot exact|\bis reset|\bother numbers|nor a repeated", re.IGNORECASE)
+CLAIMED = re.compile(r"\bnot exact|\b(is|are) reset|\bother numbers|nor a repeated", re.IGNORECASE)
 
 
 @dataclass(frozen=True)

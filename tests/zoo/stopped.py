@@ -23,7 +23,7 @@ from zoo.start import ARRAYS, BATCH, VALIDATION, Place, Start, X, Y, digest, var
 
 Words = tuple[str, ...]
 SAID = (
-    *("not exact", "is reset", "reads its epoch again", "is not saved"),
+    *("not exact", "is reset", "are reset", "reads its epoch again", "is not saved"),
     *("draws other numbers in later epochs", "nor a repeated"),
 )
 
