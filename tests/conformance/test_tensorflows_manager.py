@@ -188,8 +188,13 @@ def test_no_number_is_used_twice(sides) -> None:
     for side in sides:
         manager = side.manager()
         first = [side.save(manager, 1, checkpoint_number=10), side.save(manager, 2)]
-        numbers.append((*first, side.save(side.manager(), 3)))
-    assert numbers == [("ckpt-10", "ckpt-2", "ckpt-1"), ("ckpt-10", "ckpt-11", "ckpt-12")]
+        again, counted = side.manager(), side.manager()
+        counted.checkpoint.save_counter.assign(20)
+        numbers.append((*first, side.save(again, 3), side.save(counted, 4)))
+    assert numbers == [
+        ("ckpt-10", "ckpt-2", "ckpt-1", "ckpt-21"),
+        ("ckpt-10", "ckpt-11", "ckpt-12", "ckpt-21"),
+    ]
 
 
 def test_no_number_is_below_an_existing_one(sides) -> None:

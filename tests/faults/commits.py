@@ -26,6 +26,7 @@ from faults import protocol
 from faults.memory import Fault, How, Kept, MemoryFiles, State, nothing
 
 from tfckpt.errors import SaveError
+from tfckpt.stored.commits import record_file
 
 SEED = 20250131
 ABSENT = 0
@@ -413,7 +414,9 @@ def look(place: Place, state: State) -> Seen:
     here = (name for name in indexed if "/" not in name or name.startswith(_AWAY))
     for name in sorted({*listed, *here}):
         try:
-            found[name] = version_of(protocol.read(place.prefix(name), files))
+            found[name] = version = version_of(protocol.read(place.prefix(name), files))
+            ours = version != FOREIGN and f"{name}.tfckpt.json" in names
+            assert not ours or record_file.read(place.prefix(name), files), "of another record"
         except (AssertionError, *protocol.FAILED) as error:  # noqa: PERF203 (each may fail)
             found[name] = f"unreadable: {type(error).__name__}: {error}"
     belongs = {*_KNOWN}
