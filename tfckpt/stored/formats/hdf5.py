@@ -27,7 +27,7 @@ from tfckpt.errors import CheckpointError, DamagedCheckpointError, UnsupportedCh
 from tfckpt.stored.io import limits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     import numpy as np
 
@@ -358,12 +358,6 @@ class Hdf5:
     def _unsupported(self, what: str, name: str) -> UnsupportedCheckpointError:
         message = f"contains {what}, which Keras never writes; tfckpt does not read it"
         return UnsupportedCheckpointError(message, path=self._path, name=name)
-
-
-def attributes(file: Hdf5, group: H5Group, names: Mapping[str, str]) -> dict[str, str]:
-    """The string attributes in ``names`` that the group has, by the caller's keys for them."""
-    texts = {key: file.text(group, name) for key, name in names.items()}
-    return {key: text for key, text in texts.items() if text is not None}
 
 
 def _gaps(extents: Iterable[tuple[int, int, str]], size: int) -> Iterator[tuple[int, int]]:
