@@ -34,8 +34,8 @@ from tfckpt.run import Run
 from tfckpt.stored.commits.discovery import listed
 from tfckpt.stored.io.explain import What, not_found, shown, what_is
 from tfckpt.stored.io.files import LOCAL, absolute, files_of
-from tfckpt.training.moment import check_step
 from tfckpt.training.resumption import plan_from, restore_from, warn_of
+from tfckpt.training.saves import check_step
 
 if TYPE_CHECKING:
     from tfckpt.core.inventory import Inventory

@@ -19,7 +19,6 @@ from tfckpt.live.workers import workers_among
 from tfckpt.manager.checkpoint_manager import CheckpointManager
 from tfckpt.training.callback import callback_for
 from tfckpt.training.fits import Fits
-from tfckpt.training.moment import Moment, check_step
 from tfckpt.training.resumption import (
     Resumption,
     check_keywords,
@@ -27,7 +26,7 @@ from tfckpt.training.resumption import (
     restore_from,
     warn_of,
 )
-from tfckpt.training.saves import Saves
+from tfckpt.training.saves import Moment, Saves, check_step
 
 if TYPE_CHECKING:
     import contextlib
@@ -114,7 +113,7 @@ class Run:
         self.restored(report, resumed)
         alone = workers_among(self._objects) is None  # else each draws from its own generators
         if alone and resumed is not None and resumed.position is None:
-            resumed.put_generators()
+            resumed.restore_generators()
         warn_of(report)
         return report
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import datetime
 import inspect
 import json
 import random
@@ -41,6 +42,12 @@ scalars = (
     | st.complex_numbers()
     | st.sets(st.integers() | st.text())
     | st.frozensets(st.floats(allow_nan=False))
+    | st.datetimes().map(lambda one: one.replace(fold=0))
+    | st.timedeltas()
+    | st.decimals(allow_nan=False)
+    | st.uuids()
+    | st.builds(range, st.integers(), st.integers())
+    | st.sampled_from([Path("a/b"), datetime.date(2020, 2, 29), datetime.time(1, 2, 3, 4)])
     | hnp.arrays(DTYPES, ()).map(lambda array: array[()])
 )
 data = st.recursive(
@@ -136,6 +143,8 @@ FORGED = {
     "lists in a set": {"$set": [[1]]},
     "a deque without a length": {"$deque": [1]},
     "one number of two": {"$complex": [1]},
+    "no date": {"$datetime": "soon"},
+    "a range of one text": {"$range": ["a"]},
     "deep mappings": {"$dict": [[1, {"$dict": [[1, nested(20)]]}]]},
 }
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -16,9 +17,6 @@ from zoo.values import read
 import tfckpt
 from tfckpt.core.distance import Distance, difference
 from tfckpt.tools.statistics import BINS, statistics
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 RANDOM = np.random.default_rng(6)
 ONE, OTHER = RANDOM.normal(size=(2, 6, 4)).astype("float32")

@@ -106,7 +106,7 @@ def test_a_batch_that_is_not_skipped_ends_the_fit(flavour, tmp_path, monkeypatch
     with pytest.raises(KeyboardInterrupt):
         train(stop(0, 2))
     latest = tf.train.latest_checkpoint(tmp_path)
-    monkeypatch.setattr(fit.PassedOver, "__init__", lambda *_: None)
+    monkeypatch.setattr(fit.SkippedStep, "__init__", lambda *_: None)
     with pytest.raises(tfckpt.NotInstalledError, match="without calling `train_function`"):
         train()
     assert tf.train.latest_checkpoint(tmp_path) == latest

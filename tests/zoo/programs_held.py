@@ -7,20 +7,18 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import datetime
 import itertools
 import random
-from typing import TYPE_CHECKING, Any
+import types
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from zoo.programs import shuffled
-from zoo.start import ARRAYS, BATCH, X, Y
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from zoo.start import Program, Start
+from zoo.start import ARRAYS, BATCH, Program, Start, X, Y
 
 COUNT = 0  # that a callback counts on
 SHARED = {"count": 0}
@@ -129,6 +127,62 @@ def replaced(one: Any, it: Any) -> int:
 def more(one: Any, it: Any) -> int:
     it.append(Inner([len(it)]))
     return len(it)
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    count: int = 0
+
+
+class Named(NamedTuple):
+    count: int = 0
+
+
+def other(one: Any, it: Any) -> int:
+    one.it = type(it)(it.count + 1)
+    return one.it.count
+
+
+class Keeps:
+    """A property that has the value itself."""
+
+    value = 0
+
+    def __get__(self, owner: Any, kind: Any = None) -> int:
+        return self.value
+
+    def __set__(self, owner: Any, value: int) -> None:
+        self.value = value
+
+
+class Described:
+    count = Keeps()
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+def described(one: Any, it: Any) -> int:
+    it.count += 1
+    return it.count
+
+
+SETTINGS = types.ModuleType("settings")  # as one of the program's
+
+
+def in_a_module(one: Any, it: Any) -> int:
+    SETTINGS.count += 1
+    return SETTINGS.count
+
+
+def later(one: Any, it: Any) -> int:
+    one.it = it + datetime.timedelta(days=1)
+    return one.it.day
+
+
+def doubled(one: Any, it: Any) -> float:
+    one.it = it * 2 + 1
+    return float(one.it) % 7
 
 
 def next_of(one: Any, it: Any) -> int:
@@ -385,6 +439,16 @@ HELD: dict[str, Program] = {
     "complex": has(lambda: 1j, turns),
     "bytes": has(bytes, longer),
     "replaced": has(Inner, replaced),
+    "frozen dataclass": has(Frozen, other),
+    "named tuple": has(Named, other),
+    "value of a property": has(Described, described),
+    "module": has(lambda: setattr(SETTINGS, "count", 0), in_a_module),
+    "class in an attribute": has(lambda: type("Settings", (), {"count": 0}), slot),
+    "UserDict": has(lambda: collections.UserDict(a=0), counts),
+    "bits of NumPy": has(lambda: np.random.PCG64(3), lambda one, it: it.random_raw() % 7),
+    "datetime": has(lambda: datetime.datetime(2020, 1, 1), later),
+    "tensor": has(lambda: tf.constant(0.0), doubled),
+    "array of objects": has(lambda: np.array([Slotted(), None]), lambda one, it: slot(one, it[0])),
     "TensorFlow's rng": has(lambda: tf.random.Generator.from_seed(3), drawn),
     "closure": in_closure(),
     "dict shared with loss": shared_with_the_loss,
@@ -408,6 +472,7 @@ HELD: dict[str, Program] = {
 # What cannot be saved, which a line names.
 NAMED: dict[str, Program] = {
     "list of objects": has(list, more),
+    "a filter": has(lambda: filter(None, itertools.cycle([1, 0, 2, 3])), next_of),
     "a generator": has(generated, next_of),
     "itertools": has(lambda: itertools.cycle([1, 2, 3, 5, 8]), next_of),
     "endless dataset": reads(endless),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +26,27 @@ if TYPE_CHECKING:
     from tfckpt.core.builds import Builds
     from tfckpt.core.inventory import Entry
     from tfckpt.live.inventory import Live
+    from tfckpt.live.rebuild import Building, Walk
     from tfckpt.planning import Plan
+
+
+def build_optimizers(
+    plan: Plan, live: Live, recorded: Mapping[str, Builds], building: Building, walk: Walk
+) -> Live:
+    """Build the optimizers that a plan has slots for; returns the live values afterwards.
+
+    ``recorded`` has what each trained before the save, by source of the plan.
+    """
+    if not (slots := _waiting_slots(plan)):
+        return live
+    trained = {path: _trained_before(path, plan, live, recorded) for path in live.optimizers}
+    whole = all(step.name or step.entry.role is not Role.WEIGHT for step in plan.steps)
+    if not (unbuilt := unbuilt_optimizers(live, slots, trained, whole=whole)):
+        return live
+    building.begins(live)
+    for optimizer, variables in unbuilt:
+        build_for(optimizer, variables)
+    return dataclasses.replace(walk(), unbuilt=live.unbuilt)
 
 
 def unbuilt_optimizers(
@@ -99,10 +120,11 @@ def _to_train(optimizer: Any, owners: list[str], live: Live, *, whole: bool) -> 
     found = [variable for m in models for variable in trainable_now(m, live)]
     if found or (models and not whole):
         return found
-    return [live.variables[name] for name in owners if name in live.variables]
+    of = set(owners)  # a file may have them in another order than the program
+    return [variable for name, variable in live.variables.items() if name in of]
 
 
-def waiting_slots(plan: Plan) -> dict[str, str]:
+def _waiting_slots(plan: Plan) -> dict[str, str]:
     """The stored slots that no optimizer has yet, as :func:`unbuilt_optimizers` takes them.
 
     And the steps that are restored: Keras 3 begins an average at zero unless the step is the first.
@@ -115,7 +137,7 @@ def waiting_slots(plan: Plan) -> dict[str, str]:
     }
 
 
-def trained_before(
+def _trained_before(
     at: str, plan: Plan, live: Live, recorded: Mapping[str, Builds]
 ) -> tuple[dict[str, Any], frozenset[str]]:
     """Name → variable that an optimizer trained before the save, in its order; None if it is gone.

@@ -283,7 +283,7 @@ class StoredState(tf.Module):  # type: ignore[misc]
             setattr(self, f"array_{place}", tf.Variable(value, trainable=False))
 
 
-def place(prefix: str, key: str, iterator: Any) -> None:
+def restore_iterator(prefix: str, key: str, iterator: Any) -> None:
     """Restore a new iterator from the state under a key, without counting another pass."""
     dataset, resource = tf_data.dataset_of(iterator), iterator._iterator_resource
     new = serialized(resource) if _one_pass(dataset) else None

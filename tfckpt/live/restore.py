@@ -17,11 +17,11 @@ from tfckpt.core.gc_pause import gc_paused
 from tfckpt.core.inventory import Inventory, Origin, Role
 from tfckpt.core.selectors import REGEX
 from tfckpt.errors import CheckpointError, DamagedCheckpointError, RefusedError, RestoreError
-from tfckpt.live import building, built_optimizers, outputs
+from tfckpt.live import building, outputs
 from tfckpt.live.adapt import plan_context
 from tfckpt.live.addresses import addresses
 from tfckpt.live.apply import Undo, apply, check_values
-from tfckpt.live.built_optimizers import initial_values, replaced, settings_of, trained_before
+from tfckpt.live.built_optimizers import build_optimizers, initial_values, replaced, settings_of
 from tfckpt.live.inventory import Live, collect, ungraphed
 from tfckpt.live.late import assigned_by_tensorflow, awaiting
 from tfckpt.live.rebuild import Building, build_layers
@@ -263,16 +263,8 @@ def _with_built(
         now = build_layers(plan, live, recorded, built, walk)
         if now is not live:
             plan, live = planned(now), now
-    if slots := built_optimizers.waiting_slots(plan):
-        trained = {path: trained_before(path, plan, live, recorded) for path in live.optimizers}
-        whole = all(step.name or step.entry.role is not Role.WEIGHT for step in plan.steps)
-        if unbuilt := built_optimizers.unbuilt_optimizers(live, slots, trained, whole=whole):
-            built.begins(live)
-            for optimizer, variables in unbuilt:
-                built_optimizers.build_for(optimizer, variables)
-            live = dataclasses.replace(walk(), unbuilt=live.unbuilt)
-            plan = planned(live)
-    return plan, live
+    now = build_optimizers(plan, live, recorded, built, walk)
+    return (plan, live) if now is live else (planned(now), now)
 
 
 def _planned(

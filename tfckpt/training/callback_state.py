@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tfckpt.core.text import listed
 from tfckpt.errors import TfckptError
 from tfckpt.live.inventory import collect, is_model
 from tfckpt.live.private.either_keras import with_layers_below
@@ -89,9 +90,10 @@ class States:
         self._lost |= {text: None}
 
     def begins(self) -> None:
-        """Record what each is before the first epoch of this ``fit``."""
+        """Record what each is before the first epoch; raise what cannot be saved."""
         if self._first is None:
             self._first = self._now()
+            self.collect(self._first)
 
     def traced(self, function: Any) -> list[str]:
         """The step is traced now, with the values of this moment; those that it had not seen."""
@@ -150,11 +152,13 @@ class States:
                 held.also(one.owner, one.key, name)
         return found
 
-    def collect(self) -> tuple[dict[str, Any], dict[str, Array], list[str]]:
+    def collect(
+        self, now: Mapping[str, HeldValues] | None = None
+    ) -> tuple[dict[str, Any], dict[str, Array], list[str]]:
         """JSON values by class name, numbered from the second of a class on; arrays; messages."""
         saved: dict[str, Any] = {}
         arrays: dict[str, Array] = {}
-        now = self._now()
+        now = now or self._now()
         again, unlike = self._step(now)
         for one in self._all:
             saved[one.key] = one.state((self._first or {}).get(one.key), now[one.key], arrays)
@@ -228,7 +232,10 @@ class _Described:
             arrays.update((key, np.array(array)) for key, array in its.items())
         passed: list[str] = []
         for path, held in now.held.items():
-            name, then = path.removeprefix(f"{self.key}."), first and first.held.get(path)
+            then = first and first.held.get(path)
+            if then and then.mark == held.mark and not self.named:
+                continue
+            name = path.removeprefix(f"{self.key}.")
             if held.why and name in self.named:
                 raise self._refused(f"{name}{held.why}", "list other attributes")
             if first and then is None and now.is_made_by_keras(path, first):
@@ -275,12 +282,15 @@ class _Described:
         for name, held in places.items():  # in the order of the walk: a model before its layers
             if name in values:
                 held.restore(values[name], inside=name in inside)
-        for name in values.keys() - places.keys():
+        missing = []
+        for name in sorted(values.keys() - places.keys()):
             holder, _, attribute = f"{self.key}.{name}".rpartition(".")
             if self._takes(owner := now.objects.get(holder), attribute):
                 setattr(owner, attribute, values[name])
             else:
-                yield f"{name} is reset"
+                missing.append(name)
+        if missing:
+            yield f"{listed(missing, 3)} {'is' if len(missing) == 1 else 'are'} reset"
 
     def warnings(self) -> Iterator[str]:
         if "BackupAndRestore" in self.bases:

@@ -166,7 +166,7 @@ class Data:
         if tf_data.is_dataset(self.dataset):
             self._fits.unread.append((self.dataset, captured(self.dataset)))
 
-    def go_to(self, position: Position) -> Iterator[str]:
+    def seek_epoch(self, position: Position) -> Iterator[str]:
         """Before Keras makes an iterator: count those that it had made; says what takes its time.
 
         Validation data whose draws cannot be counted are read as often and as far as before.
@@ -205,14 +205,14 @@ class Data:
         if position.ended and not position.goes_on and not position.stopped:
             fit.end_epoch(self._model)
 
-    def come_to(self, position: Position, resumption: Resumption, *, same_end: bool) -> None:
+    def skip_batches(self, position: Position, resumption: Resumption, *, same_end: bool) -> None:
         """Move a new iterator to the next batch."""
         if not position.pulled:
             return
         skipped = 0 if position.ended else position.calls * position.steps_per_execution
         fit.count_steps_seen(self._model, position.pulled - skipped)
         if position.data == data.SAVED and same_end:
-            resumption.place(self.iterator)
+            resumption.restore_iterator(self.iterator)
             self._assign(self._values)
         else:
             if position.data != data.SAVED:

@@ -20,10 +20,11 @@ from tfckpt.live.flavors import has_own_step
 from tfckpt.live.private import fit, tf_data
 from tfckpt.live.private.runtime import global_seed
 from tfckpt.live.variables import as_int
+from tfckpt.stored.io.files import lies_in
 from tfckpt.training import fit_checks
 from tfckpt.training.callback_state import States
 from tfckpt.training.data import Data
-from tfckpt.training.fits import FitEnd
+from tfckpt.training.fits import FitEnd, directory_of, of_another_model
 from tfckpt.training.position import (
     Position,
     check_seed,
@@ -36,16 +37,10 @@ from tfckpt.training.position import (
 from tfckpt.training.resumption import described
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from tfckpt.planning import RestoreReport
-    from tfckpt.training.fits import Fits
     from tfckpt.training.resumption import Resumption
-
-_NO_METRICS = (
-    "not exact: the metrics of this epoch begin again, since its step cannot be traced before it "
-    "runs; so do the logs of the epoch, and what a callback decides by them"
-)
 
 
 class Fit:
@@ -54,18 +49,16 @@ class Fit:
     def __init__(
         self,
         callback: Any,
+        run: Any,
         objects: Mapping[str, Any],
-        fits: Fits,
         say: Callable[[str], None],
-        named: Mapping[str, Sequence[str]],
-        *,
-        end_of: Callable[[int, str], str | None],
-        on_resumed: Callable[[RestoreReport | None, Resumption | None], None],
-        on_refused: Callable[[], None],
+        warn: Callable[[str], None],
     ) -> None:
+        """``callback`` is that of a `Run`, whose checkpoint has the ``objects``."""
         self._callback, self._model, self._objects = callback, callback.model, objects
-        self._fits, self._say, self._end_of = fits, say, end_of
-        self._on_resumed, self._on_refused = on_resumed, on_refused
+        self._run, self._fits, self._say, self._warn = run, run.fits, say, warn
+        self._known = run.report is not None  # restored before, by the caller or an earlier `fit`
+        fits = self._fits
         self._list = list_of(callback)
         self._others = [each for each in self._list.callbacks if each is not callback]
         self._list.callbacks = [*self._others, callback]  # last: it saves what the others have seen
@@ -73,6 +66,7 @@ class Fit:
         own = fit.dataset_of(self._model), fit.validation_data_of(self._model)
         self._datasets = data.DatasetsRead(fits.iterators, own, self._reads_own)
         weakref.finalize(self, self._datasets.end)  # also where an error ends the `fit`
+        named = run.config.manager.callbacks if run.config.manager else {}
         self._states = States([*self._others, self._model], named, known, self._datasets)
         self._number = fits.begin(self._others)
         self._epochs = int(callback.params["epochs"])
@@ -85,6 +79,7 @@ class Fit:
         self._data = Data(self._model, self._number, fits)
         self._logs: Any = {}
         self._checks_left = 2  # before the first step, and after it
+        self._graphs: weakref.WeakSet[Any] = weakref.WeakSet()  # that were looked at
         self._eager: fit.EagerOperations | None = None
         self._eager_step: set[Any] = set()
         self._said: set[str] = set()
@@ -93,11 +88,11 @@ class Fit:
 
     # Where it begins
 
-    def begin(self, find: Callable[[], Resumption | None]) -> None:
+    def begin(self) -> None:
         """In ``on_train_begin``: find what is resumed, check it, and say where Keras begins."""
         self._say_once(*self._states.warnings())
         _before(self._list, "on_epoch_begin", self._all_have_begun)
-        resumption = self._found(find)
+        resumption = self._found()
         position = None if resumption is None else resumption.position
         if resumption is None or position is None or position.fit < self._number:
             first = resumption.epoch if resumption is not None and position is None else 0
@@ -106,7 +101,8 @@ class Fit:
                 self._say_once(fit_checks.about_end(first, self._epochs, 0))
         elif position.fit > self._number:  # a later `fit` goes on
             first, self._later = self._epochs, resumption
-            end = self._end_of(self._number, resumption.prefix)
+            manager = self._run.manager
+            end = manager and manager._files.end_of_fit(self._number, resumption.prefix)
             self._say_once(fit_checks.about_another(self._number, position, kept=end is not None))
             self._data.skip(resumption.passes)
             build_compiled(self._model)  # at the end Keras reads the averages of its optimizer
@@ -125,7 +121,7 @@ class Fit:
             _before(
                 self._list,
                 "on_train_end",
-                lambda: self._leave_behind(position, resumption, arrays),
+                lambda: self._restore_end(position, resumption, arrays),
             )
             self._say_once(fit_checks.about_end(position.finished, self._epochs, self._number))
         else:
@@ -134,16 +130,36 @@ class Fit:
             first = max(position.finished, self._initial_epoch or 0)
         self._start = fit.Start(self._model, first)
 
-    def _found(self, find: Callable[[], Resumption | None]) -> Resumption | None:
+    def _found(self) -> Resumption | None:
         """What is resumed, after creating the variables of the first step if necessary."""
         try:
-            return find()
+            return self._find()
         except (NotBuiltError, RefusedError) as error:
             own = has_own_step(self._model) or isinstance(error, NotBuiltError)
             if not own or not hasattr(self._data.dataset, "element_spec"):
                 raise
             build_by_step(self._model, self._data.dataset.element_spec)
-            return find()
+            return self._find()
+
+    def _find(self) -> Resumption | None:
+        """Of the run: what it has restored already, or what it finds now."""
+        run, fit = self._run, self._fits.begun
+        found: Resumption | None = run.resumption
+        if self._known:
+            if found is not None and not fit:
+                found.keep()
+            return found
+        if found is not None:  # an earlier `fit` was passed over
+            found.check(fit)
+            return found
+        if run.config.restore is None:
+            return None
+        (report, found), where = run.find(fit), directory_of(run)
+        if report.path and lies_in(report.path, where) and of_another_model(self._model, where):
+            self._warn(fit_checks.OF_ANOTHER_MODEL.format(where))
+        if found is None or not found.waits(fit):
+            run.restored(report, found)
+        return found
 
     def _was_stopped(self, position: Position, resumption: Resumption) -> bool:
         return position.ended and position.stopped and "callbacks" in resumption.parts
@@ -170,7 +186,7 @@ class Fit:
             self._say_once(said)
             exact = self._data.element == position.element or not position.goes_on
         if exact:
-            for sentence in self._data.go_to(position):
+            for sentence in self._data.seek_epoch(position):
                 self._say_once(sentence)
             self._skip = 0 if position.ended else position.calls
         if other:
@@ -184,17 +200,16 @@ class Fit:
         self._start.check(epoch)
         self._in_epochs = True
         self._initial_epoch = epoch if self._initial_epoch is None else self._initial_epoch
-        self._states.begins()
         try:
-            self._states.collect()  # what cannot be saved fails now, not at the first save
+            self._states.begins()
             if self._ahead is not None:
-                self._come_back(epoch, *self._ahead)
+                self._restore_position(epoch, *self._ahead)
         except BaseException:
-            self._on_refused()
+            self._callback.refused()
             raise
         self._begun = True
 
-    def _come_back(self, epoch: int, target: Position, resumption: Resumption) -> None:
+    def _restore_position(self, epoch: int, target: Position, resumption: Resumption) -> None:
         self._build_metrics()
         self._build_validation(resumption)
         if self._skip:
@@ -206,7 +221,7 @@ class Fit:
         self._restore_callbacks(target, resumption.parts, arrays)
         if self._exact:
             if not self._skip:
-                self._put_generators(target, resumption)
+                self._restore_generators(target, resumption)
             self._data.restore(target, arrays)
 
     def _build_metrics(self) -> None:
@@ -216,7 +231,7 @@ class Fit:
                 build_by_step(self._model, self._data.dataset.element_spec)
         except NotBuiltError:
             build_compiled(self._model)
-            self._say_once(*[_NO_METRICS] * bool(self._skip))
+            self._say_once(*[fit_checks.NO_METRICS] * bool(self._skip))
 
     def _build_validation(self, resumption: Resumption) -> None:
         """Make the metrics that earlier validations have made.
@@ -245,26 +260,38 @@ class Fit:
             self._say_once(*self._states.restore(position.callbacks, arrays))
             self._model.stop_training = position.stopped
 
-    def _leave_behind(
+    def _restore_end(
         self, position: Position, resumption: Resumption, arrays: Mapping[str, Any]
     ) -> None:
         """What this ``fit`` had left when it ended, before the others draw in ``on_train_end``."""
         self._restore_callbacks(position, resumption.parts, arrays)
-        resumption.put_generators()
+        resumption.restore_generators()
         self._data.restore_source(position, arrays)
 
-    def _put_generators(self, position: Position, resumption: Resumption) -> None:
+    def _restore_generators(self, position: Position, resumption: Resumption) -> None:
         """Not where reading the batches again has drawn from them."""
         replayed = position.in_iterator and position.data == data.REPLAYED
-        resumption.put_generators(but=("python", "numpy") if replayed else ())
+        resumption.restore_generators(but=("python", "numpy") if replayed else ())
 
     def _go(
         self, report: RestoreReport | None = None, resumption: Resumption | None = None
     ) -> None:
         """Nothing can be refused any more."""
-        self._resumed = True
+        self._resumed, run = True, self._run
         self._fits.count()
-        self._on_resumed(report, resumption)
+        if not self._known:  # another `fit` of the same run continues from its current values
+            if report is not None:
+                run.restored(report, resumption)
+            self._say(fit_checks.summary(run.report))
+            if run.report is not None and (text := run.report.warnings):
+                self._warn(f"{run.report.path}: {text}")
+        elif report is None and self._fits.begun == 2:  # the first that follows
+            self._say(fit_checks.ONCE_MORE)
+        line, warnings = run.saves.outlook()
+        self._say(line)
+        for warning in warnings:
+            self._warn(warning)
+        run.resumption, run.saves.ahead = None, ""
 
     # What it goes through
 
@@ -288,9 +315,9 @@ class Fit:
                 # tf_keras turns arrays into a dataset of this many epochs, and prefetches to its
                 # end.
                 same_end = position.epochs == self._epochs or not fit.ends_by_epochs(self._model)
-                self._data.come_to(position, resumption, same_end=same_end)
+                self._data.skip_batches(position, resumption, same_end=same_end)
             if self._skip:
-                self._passed_over = fit.PassedOver(self._model, self._pass_over)
+                self._skipped = fit.SkippedStep(self._model, self._skip_batch)
             else:
                 self._ahead = None
         if self._skip:
@@ -300,11 +327,12 @@ class Fit:
             self._say_once(*self._states.traced(self._function))
         if self._checks_left and not self._skip:
             self._checks_left -= 1
-            step = self._traced()
+            graphs = [each for each in self._traced() if each not in self._graphs]
+            self._graphs.update(graphs)
             self._say_once(
                 *self._data.warnings(),
                 *fit_checks.about_objects(self._model, self._objects),
-                *fit_checks.about_step(step, self._model),
+                *fit_checks.about_step(graphs, self._model),
             )
             if self._model.run_eagerly:
                 if not fit.is_keras3(self._model):
@@ -314,17 +342,17 @@ class Fit:
             1 if self._steps_per_execution == 1 else batches_of_a_call(self._model)
         )
 
-    def _traced(self) -> Any:
-        """The function of the next step, traced; Keras raises what fails."""
+    def _traced(self) -> list[Any]:
+        """The graphs of the next step, traced; Keras raises what fails."""
         with contextlib.suppress(Exception):
             if tf_data.is_dataset(self._data.dataset):
                 fit.trace(self._model, self._data.iterator)
-        return fit.own_train_function(self._model)
+        return fit.graphs_of(fit.own_train_function(self._model))
 
-    def _pass_over(self, iterator: Any) -> Any:
+    def _skip_batch(self, iterator: Any) -> Any:
         """What Keras calls for a step that was trained before."""
         if not self._asked or self._ahead is None:  # by another `fit`, or by `train_on_batch`
-            return self._passed_over.give_back()(iterator)
+            return self._skipped.give_back()(iterator)
         self._asked = False
         return dict(self._ahead[0].logs)
 
@@ -343,15 +371,15 @@ class Fit:
             raise fit.not_called(self._model)
         self._skip -= 1
         if not self._skip and self._ahead is not None:  # here the saved training was
-            self._passed_over.give_back()
+            self._skipped.give_back()
             self._list.callbacks = [*self._others, self._callback]
             self._logs = self._ahead[0].logs
-            self._put_generators(*self._ahead)
+            self._restore_generators(*self._ahead)
             self._ahead = None
 
     def epoch_ends(self) -> None:
         if self._skip:
-            self._passed_over.give_back()
+            self._skipped.give_back()
             raise of_the_data(
                 f"epoch {self._epoch + 1} has {self._calls} steps, but the checkpoint is of "
                 f"step {self._calls + self._skip}",

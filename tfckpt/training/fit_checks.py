@@ -8,6 +8,7 @@ nothing with the run is refused.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.core import versions
@@ -19,19 +20,56 @@ from tfckpt.live.inventory import collect
 from tfckpt.live.private import fit, tf_data
 from tfckpt.live.private.either_keras import with_layers_below
 from tfckpt.live.private.runtime import global_seed
+from tfckpt.live.restore import TRAINING
 from tfckpt.live.variables import is_variable, raw
 from tfckpt.live.workers import strategy_without_fit
+from tfckpt.planning import Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tfckpt.live.data import Captured
+    from tfckpt.planning import RestoreReport, Step
     from tfckpt.training.position import Position
 
 _SHOWN = 3
 _DRAWS = re.compile("Random(?!Dataset).*|TruncatedNormal|ParameterizedTruncatedNormal|Multinomial")
 _ANEW = "start over with start_over=True"
 
+INTERRUPTED = (
+    "the last `fit` of this callback was interrupted; this `fit` restores nothing and starts from "
+    "the model's current values: to resume, create the model and the callback again"
+)
+AGAIN = (
+    "the last `fit` of this model was interrupted: this one resumes from the last save; that is "
+    "exact if the dataset is created again, after {} if it is random"
+)
+ONCE_MORE = (
+    "another `fit` of this model: trains all its epochs, from the weights that the model has, as "
+    "each later one does; to run a notebook cell again without training twice, create the model in "
+    "that cell"
+)
+AGAIN_WITHOUT_A_SAVE = (
+    "the last `fit` of this model was interrupted before its first save, and the model keeps what "
+    "it learned since: create the model again to start from scratch"
+)
+OF_ANOTHER_MODEL = (
+    "{} has the checkpoints of another model that this process has trained to the end: this model "
+    "restores the weights and History of that one; use one directory per model, or start over with "
+    "start_over=True"
+)
+COMPILED_AGAIN = (
+    "the model was compiled after the restore, so its new optimizer does not have the restored "
+    "state; compile the model before the restore"
+)
+NOTHING_RESTORED = (
+    "nothing is restored: the callback restores when `fit` begins; before `evaluate` or `predict`, "
+    "call tfckpt.restore(path, model), or run.restore()"
+)
+NO_METRICS = (
+    "not exact: the metrics of this epoch begin again, since its step cannot be traced before it "
+    "runs; so do the logs of the epoch, and what a callback decides by them"
+)
 UNREAD = (
     "not exact: the dataset has variables, or a shuffle inside a repeat or another shuffle, and an "
     "earlier `fit` that reads it too was finished and is skipped, so they start again; give each "
@@ -102,10 +140,10 @@ def about_calls(captured: Captured) -> Iterator[str]:
         )
 
 
-def about_step(function: Any, model: Any) -> Iterator[str]:
+def about_step(graphs: Iterable[Any], model: Any) -> Iterator[str]:
     """TensorFlow's operations that draw in a step that was traced."""
     found: dict[str, str] = {}
-    for definition in fit.definitions_of(function):
+    for definition in (graph.as_graph_def() for graph in graphs):
         for nodes in (definition.node, *(each.node_def for each in definition.library.function)):
             found |= {node.name: node.op for node in nodes if _DRAWS.fullmatch(node.op)}
     drawn = (f"{op} in {n.rpartition('/')[0] or n}" for n, op in sorted(found.items()))
@@ -185,6 +223,26 @@ def about_another(fit: int, position: Position, *, kept: bool) -> str:
         "notebook cell was run twice, run it again, or "
         f"{_ANEW}"
     )
+
+
+def summary(report: RestoreReport | None) -> str:
+    """What was restored, in the lines that a person sees first."""
+    if report is None:
+        return "nothing is restored: the config has no `restore` section"
+    if not report.path:
+        return str(report)
+    counted = Counter(step.status for step in report.plan.steps if not _of_fit(step))
+    counts = ", ".join(f"{counted[each]} {each}" for each in Status if counted[each])
+    epoch = "" if report.epoch is None else f" (epoch {report.epoch})"
+    chosen = f", {report.plan.chosen}" if report.plan.chosen else ""
+    lines = f"restored {report.path}{epoch}{chosen}: {counts}", report.training, report.replacements
+    return "\n".join(filter(None, lines))
+
+
+def _of_fit(step: Step) -> bool:
+    """Whether a line of the plan is of the training state, which has a sentence of its own."""
+    made_later = step.entry.role is Role.METRIC and step.status is Status.UNEXPECTED
+    return made_later or step.source.partition("/")[0] == TRAINING
 
 
 # The model that is trained

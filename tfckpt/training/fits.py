@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -141,6 +142,14 @@ class Earlier:
             return False
         now = _trainable(model)
         return any(now.get(layer, flag) != flag for layer, flag in self.trainable.items())
+
+
+def directory_of(run: Any) -> str:
+    """Where a run saves, as no other path says it; "" for nowhere."""
+    if run.config.manager is None:
+        return ""
+    path = str(run.config.manager.directory)
+    return path if "://" in path else os.path.realpath(path)
 
 
 def earlier(model: Any, directory: str) -> Earlier | None:

@@ -2,7 +2,7 @@
 
 A type that JSON does not have is a mapping with one key that begins with ``$`` and names the type:
 a NumPy scalar or small array, infinity, NaN, a tuple, a dict whose order a commit record would not
-keep. Decoding creates numbers, strings, lists, dicts and arrays of numbers, and nothing else.
+keep. Decoding creates numbers, strings, containers and arrays of numbers, and nothing else.
 
 An array of more than some numbers is not in the JSON: ``store`` gets it, and says its key. Refused:
 any other object, deep nesting, and large arrays without ``store``. A record may come from anybody,
@@ -13,18 +13,24 @@ from __future__ import annotations
 
 import base64
 import collections
+import datetime
+import decimal
 import math
+import pathlib
+import uuid
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
+import msgspec
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     Store = Callable[[np.ndarray[Any, Any]], str]
 
-MAX_DEPTH = 16
+MAX_DEPTH = 20  # a tuple takes two
 MAX_ELEMENTS = 10_000
 _INLINE = 64  # numbers of an array, where others can be stored
 MAX_BITS = 1 << 14
@@ -42,6 +48,11 @@ _DTYPES = {
         if isinstance(kind, type) and issubclass(kind, np.generic) and np.dtype(kind).kind in "fV"
     },
 }
+_OF_MSGSPEC = (
+    *(datetime.datetime, datetime.date, datetime.time, datetime.timedelta),
+    *(decimal.Decimal, uuid.UUID),
+)
+VALUES = (*_OF_MSGSPEC, range, pathlib.Path)  # of the standard library
 _NONFINITE = {repr(value): value for value in (math.inf, -math.inf, math.nan)}
 
 
@@ -61,19 +72,35 @@ def encode(value: Any, depth: int = 0, store: Store | None = None) -> Any:
         raise NoJSONError(f" has more than {MAX_DEPTH} levels")
     if callable(getattr(value, "numpy", None)):  # a tensor or variable
         value = value.numpy()
-    if value is None or type(value) is bool:
+    kind, inner = type(value), partial(_inside, depth=depth + 1, store=store)
+    if _is_json(value):
         return value
+    if kind is list:
+        return [inner(item, f"[{index}]") for index, item in enumerate(value)]
+    if kind is dict:
+        keys = [_inside(key, " has a key that", depth + 1) for key in value]
+        pairs = zip(keys, (inner(item, f"[{key!r}]") for key, item in value.items()), strict=True)
+        plain = all(type(key) is str and not key.startswith("$") for key in value)
+        in_order = plain and list(value) == sorted(value)
+        return dict(pairs) if in_order else {"$dict": [*map(list, pairs)]}
     if isinstance(value, np.generic):
         return {f"${value.dtype.name}": _number(value)}
     if isinstance(value, np.ndarray):
-        if store is not None and value.size > _INLINE and value.dtype.kind in "biufcV":
-            return {"$stored": store(value)}
-        if value.size > MAX_ELEMENTS:
-            raise NoJSONError(f" is an array of {value.size} elements")
-        return {"$array": [value.dtype.name, list(value.shape), [_number(v) for v in value.flat]]}
-    if type(value) not in _ENCODERS:
-        raise NoJSONError(f" is a {type(value).__name__}")
-    return _ENCODERS[type(value)](value, depth + 1, store)
+        return _array(value, store)
+    if kind not in _PARTS:
+        raise NoJSONError(f" is a {kind.__name__}")
+    tag, parts = _PARTS[kind]
+    return {tag: inner(parts(value), "")}
+
+
+def _array(value: np.ndarray[Any, Any], store: Store | None) -> Any:
+    if value.dtype.hasobject:
+        raise NoJSONError(" is an array of objects")
+    if store is not None and value.size > _INLINE and value.dtype.kind in "biufcV":
+        return {"$stored": store(value)}
+    if value.size > MAX_ELEMENTS:
+        raise NoJSONError(f" is an array of {value.size} elements")
+    return {"$array": [value.dtype.name, list(value.shape), [*map(_number, value.flat)]]}
 
 
 def decode(
@@ -94,54 +121,39 @@ def decode(
     if not tag.startswith("$"):
         return {key: decode(item, depth + 1, stored) for key, item in value.items()}
     ((_, inner),) = value.items()
-    if tag == "$stored":
-        return np.array((stored or {})[inner])
-    decoder = _DECODERS.get(tag)
-    if decoder is None:
-        return _dtype(tag[1:]).type(_element(inner))
-    return decoder(inner, depth + 1, stored)
+    if tag == "$dict":
+        each = partial(decode, depth=depth + 1)
+        return {each(key): each(item, stored=stored) for key, item in inner}
+    if tag in _MADE_OF:
+        return _MADE_OF[tag](decode(inner, depth + 1, stored))
+    kept = tag == "$stored"
+    return np.array((stored or {})[inner]) if kept else _dtype(tag[1:]).type(_element(inner))
 
 
-def _text(value: str, *_: Any) -> str:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise NoJSONError(" is a string that UTF-8 cannot encode") from None
-    return value
-
-
-def _int(value: int, *_: Any) -> Any:
-    if value.bit_length() > MAX_BITS:
-        raise NoJSONError(f" is a number of {value.bit_length()} bits")
-    return value if -_PLAIN_INT <= value < _PLAIN_INT else {"$int": hex(value)}
-
-
-def _float(value: float, *_: Any) -> Any:
-    return value if math.isfinite(value) else {"$float": repr(value)}
-
-
-def _list(value: Iterable[Any], depth: int, store: Store | None) -> list[Any]:
-    return [_at(f"[{index}]", item, depth, store) for index, item in enumerate(value)]
-
-
-def _tuple(value: Iterable[Any], depth: int, store: Store | None) -> Any:
-    return {"$tuple": _list(value, depth, store)}
-
-
-def _dict(value: dict[Any, Any], depth: int, store: Store | None) -> Any:
-    pairs = [
-        [_at(" has a key that", k, depth), _at(f"[{k!r}]", v, depth, store)]
-        for k, v in value.items()
-    ]
-    plain = all(type(key) is str and not key.startswith("$") for key in value)
-    return dict(pairs) if plain and list(value) == sorted(value) else {"$dict": pairs}
-
-
-def _at(path: str, value: Any, depth: int, store: Store | None = None) -> Any:
+def _inside(value: Any, where: str, depth: int, store: Store | None = None) -> Any:
     try:
         return encode(value, depth, store)
     except NoJSONError as error:
-        raise NoJSONError(f"{path}{error}") from None
+        raise NoJSONError(f"{where}{error}") from None
+
+
+def _is_json(value: Any) -> bool:
+    kind = type(value)
+    if kind is str:
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise NoJSONError(" is a string that UTF-8 cannot encode") from None
+        return True
+    if kind is int:
+        return bool(-_PLAIN_INT <= value < _PLAIN_INT)
+    return value is None or kind is bool or (kind is float and math.isfinite(value))
+
+
+def _digits(value: int) -> str:
+    if value.bit_length() > MAX_BITS:
+        raise NoJSONError(f" is a number of {value.bit_length()} bits")
+    return hex(value)
 
 
 def _number(value: Any) -> Any:
@@ -169,19 +181,19 @@ def _element(item: Any) -> Any:
     return item
 
 
-def _to_float(text: Any, *_: Any) -> float:
+def _to_float(text: Any) -> float:
     if not isinstance(text, str) or text not in _NONFINITE:
         raise ValueError("expected 'inf', '-inf' or 'nan'")
     return _NONFINITE[text]
 
 
-def _to_int(digits: Any, *_: Any) -> int:
+def _to_int(digits: Any) -> int:
     if not isinstance(digits, str) or len(digits) > MAX_BITS // 4 + len("-0x"):
         raise ValueError(f"expected a hexadecimal number of at most {MAX_BITS} bits")
     return int(digits, 16)
 
 
-def _to_array(parts: Any, *_: Any) -> np.ndarray[Any, Any]:
+def _to_array(parts: Any) -> np.ndarray[Any, Any]:
     name, shape, flat = parts
     if len(flat) > MAX_ELEMENTS or len(shape) > MAX_RANK:
         raise ValueError(
@@ -192,70 +204,39 @@ def _to_array(parts: Any, *_: Any) -> np.ndarray[Any, Any]:
     return np.array([_element(item) for item in flat], _dtype(name)).reshape(shape)
 
 
-def _to_dict(pairs: Any, depth: int, stored: Any) -> dict[Any, Any]:
-    return {decode(key, depth): decode(item, depth, stored) for key, item in pairs}
-
-
-def _to_tuple(items: Any, depth: int, stored: Any) -> tuple[Any, ...]:
-    return tuple(decode(item, depth, stored) for item in items)
-
-
-def _set(value: Iterable[Any], depth: int, store: Store | None) -> Any:
-    return {"$set": _list(sorted(value, key=repr), depth, store)}
-
-
-def _frozen(value: Iterable[Any], depth: int, store: Store | None) -> Any:
-    return {"$frozenset": _list(sorted(value, key=repr), depth, store)}
-
-
-def _deque(value: collections.deque[Any], depth: int, store: Store | None) -> Any:
-    return {"$deque": [_list(value, depth, store), value.maxlen]}
-
-
-def _to_set(items: Any, depth: int, stored: Any) -> set[Any]:
-    return set(_to_tuple(items, depth, stored))
-
-
-def _to_frozen(items: Any, depth: int, stored: Any) -> frozenset[Any]:
-    return frozenset(_to_tuple(items, depth, stored))
-
-
-def _to_deque(parts: Any, depth: int, stored: Any) -> collections.deque[Any]:
-    items, most = parts
-    return collections.deque(_to_tuple(items, depth, stored), most)
-
-
-def _to_bytes(text: Any, *_: Any) -> bytes:
-    return base64.b64decode(text, validate=True)
-
-
-def _to_complex(parts: Any, *_: Any) -> complex:
-    real, imaginary = map(decode, parts)
+def _to_complex(parts: Any) -> complex:
+    real, imaginary = parts
     return complex(real, imaginary)
 
 
-_ENCODERS: dict[type, Callable[[Any, int, Any], Any]] = {
-    str: _text,
-    int: _int,
-    float: _float,
-    list: _list,
-    tuple: _tuple,
-    dict: _dict,
-    set: _set,
-    frozenset: _frozen,
-    collections.deque: _deque,
-    bytes: lambda value, *_: {"$bytes": base64.b64encode(value).decode()},
-    complex: lambda value, *_: {"$complex": [_float(value.real), _float(value.imag)]},
+def _in_order(value: Any) -> list[Any]:
+    return sorted(value, key=repr)
+
+
+_PARTS: dict[type, tuple[str, Callable[[Any], Any]]] = {
+    int: ("$int", _digits),
+    float: ("$float", repr),
+    tuple: ("$tuple", list),
+    set: ("$set", _in_order),
+    frozenset: ("$frozenset", _in_order),
+    collections.deque: ("$deque", lambda value: [list(value), value.maxlen]),
+    bytes: ("$bytes", lambda value: base64.b64encode(value).decode()),
+    complex: ("$complex", lambda value: [value.real, value.imag]),
+    range: ("$range", lambda value: [value.start, value.stop, value.step]),
+    type(pathlib.Path()): ("$path", str),
+    **{kind: (f"${kind.__name__}", msgspec.to_builtins) for kind in _OF_MSGSPEC},
 }
-_DECODERS: dict[str, Callable[[Any, int, Any], Any]] = {
+_MADE_OF: dict[str, Callable[[Any], Any]] = {
     "$array": _to_array,
-    "$dict": _to_dict,
     "$float": _to_float,
     "$int": _to_int,
-    "$tuple": _to_tuple,
-    "$set": _to_set,
-    "$frozenset": _to_frozen,
-    "$deque": _to_deque,
-    "$bytes": _to_bytes,
+    "$tuple": tuple,
+    "$set": set,
+    "$frozenset": frozenset,
+    "$deque": lambda parts: collections.deque(*parts),
+    "$bytes": lambda text: base64.b64decode(text, validate=True),
     "$complex": _to_complex,
+    "$range": lambda parts: range(*parts),
+    "$path": pathlib.Path,
+    **{f"${kind.__name__}": partial(msgspec.convert, type=kind) for kind in _OF_MSGSPEC},
 }

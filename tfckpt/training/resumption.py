@@ -170,12 +170,12 @@ class Resumption:
         self._of_loop = (record.training.get(generators.KEY) if record else None) or {}
         self._generators()
 
-    def place(self, iterator: Any) -> None:
+    def restore_iterator(self, iterator: Any) -> None:
         """Restore the state of a new iterator."""
         if self._iterator is None:
             raise of_the_data(f"{self.prefix}: the checkpoint has no iterator", restored=True)
         try:
-            data.place(self.prefix, self._iterator.key, iterator)
+            data.restore_iterator(self.prefix, self._iterator.key, iterator)
         except Exception as error:
             what = f"{self.prefix}: the dataset does not accept the saved iterator ({error})"
             raise of_the_data(what, restored=True) from error
@@ -290,7 +290,7 @@ class Resumption:
         self._restore(nothing)
         return fits.ends_in(self._training, arrays)
 
-    def put_generators(self, but: Sequence[str] = ()) -> None:
+    def restore_generators(self, but: Sequence[str] = ()) -> None:
         """Restore the process's random generators; of a loop of one's own at once."""
         for assign in self._generators(but):
             assign()

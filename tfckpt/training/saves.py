@@ -9,11 +9,14 @@ from __future__ import annotations
 import contextlib
 import signal
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 from absl import logging
 
 from tfckpt.errors import SaveError, TfckptError
+from tfckpt.live.flavors import is_optimizer
+from tfckpt.live.inventory import is_model
 from tfckpt.live.turns import in_turn
 from tfckpt.live.variables import as_int
 from tfckpt.live.workers import in_cluster, workers_among
@@ -23,7 +26,6 @@ from tfckpt.manager.triggers import Triggers
 from tfckpt.policy import Save
 from tfckpt.stored.commits.record_file import CommitRecord
 from tfckpt.training.best import export_weights
-from tfckpt.training.moment import Moment, step_of
 from tfckpt.training.resumption import attached
 
 if TYPE_CHECKING:
@@ -35,6 +37,16 @@ if TYPE_CHECKING:
     from tfckpt.policy import Manager
 
 _CALLS = 100  # calls of save_if_due after which a `step` that never changed is reported
+
+
+class Moment(NamedTuple):
+    """What a record says of the moment of a save."""
+
+    epoch: Any
+    metrics: Mapping[str, float] | None
+    training: Callable[[], tuple[dict[str, Any], Any]]
+    metadata: Mapping[str, Any] | None = None
+    probe: Any = None
 
 
 class Saves:
@@ -340,3 +352,40 @@ class Saves:
                 hint="pass the optimizer, a compiled model, or a variable as `step`",
             )
         return step
+
+
+def scalars(logs: Any) -> dict[str, float]:
+    """The scalar metrics; ``keep: best`` cannot compare those per class."""
+    return {name: value for name, value in (logs or {}).items() if not np.ndim(value)}
+
+
+def step_of(objects: Mapping[str, Any]) -> int | None:
+    """The value of ``step`` if passed, else the iterations of the first optimizer in use.
+
+    A model whose ``train_step`` has its own optimizers is compiled with one that never steps.
+    """
+    if (counter := objects.get("step")) is not None:
+        return as_int(counter)
+    counts = (as_int(one.iterations) for one in optimizers_of(objects))
+    if (first := next(counts, None)) is None:
+        return None
+    return first or next(filter(None, counts), 0)
+
+
+def optimizers_of(objects: Mapping[str, Any]) -> list[Any]:
+    """The optimizers among objects, of compiled models, and on attributes of models."""
+    compiled = (getattr(obj, "optimizer", None) for obj in objects.values())
+    of_models = (each for obj in objects.values() if is_model(obj) for each in vars(obj).values())
+    candidates = (*objects.values(), *compiled, *filter(is_optimizer, of_models))
+    return [one for one in candidates if hasattr(one, "iterations")]
+
+
+def check_step(counter: Any) -> None:
+    """Raise a TfckptError if ``step`` does not hold an integer."""
+    try:
+        as_int(counter)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise TfckptError(
+            f"`step` must hold the number of the training step: {error}",
+            hint="pass an object that holds something else by another keyword",
+        ) from None

@@ -10,15 +10,23 @@ Another package's objects are compared by identity, and never changed.
 
 from __future__ import annotations
 
+import argparse
+import array
 import collections
 import contextlib
+import contextvars
+import copy
 import dataclasses
 import enum
 import functools
+import io
 import math
+import queue
 import random
 import sys
+import threading
 import types
+import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +47,7 @@ from tfckpt.live.private.keras_code import (
 )
 from tfckpt.live.variables import array_of, is_variable
 from tfckpt.stored.bundles.crc import extend
-from tfckpt.training.json_values import NoJSONError, encode
+from tfckpt.training.json_values import VALUES, NoJSONError, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,14 +59,18 @@ if TYPE_CHECKING:
 
 _DEPTH, _OBJECTS = 12, 20_000
 _BYTES, _ITEMS = 64 << 20, 10_000  # what is not an attribute is looked at up to here
-_PLAIN = (type(None), bool, int, float, complex, str, bytes, np.generic)
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, np.generic, *VALUES)
 _CONTAINERS = (dict, list, tuple, set, frozenset, collections.deque)
+_NAMESPACES = (  # of the standard library, walked as a program's own
+    *(types.SimpleNamespace, argparse.Namespace, threading.local, queue.Queue),
+    *(collections.UserDict, collections.UserList, collections.ChainMap),
+)
 _FUNCTIONS = (types.FunctionType, types.MethodType, partial)
 _FOREIGN = KERAS | {"tensorflow", "numpy", "tfckpt", "absl", "builtins", "h5py", "google"}
 _TOO_LARGE = " is too large to look at"
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(slots=True)
 class Held:
     """A value at a path.
 
@@ -115,6 +127,7 @@ class HeldValues:
         self.objects: dict[str, Any] = {}
         self._seen, self._known, self._own = seen, known, own
         self._bytes, self._far = 0, False
+        self._kinds: dict[type, bool] = {}  # that were met, and whether they are own
 
     def begin(self, owner: Any, key: str, keeps: Callable[[str], bool] | None = None) -> None:
         """Go through all below an owner; ``keeps`` says which attributes of a callback count."""
@@ -160,27 +173,29 @@ class HeldValues:
                 self._visit(part, f"{path}.{name}", depth + 1)
 
     def _attributes(
-        self, obj: Any, path: str, depth: int, keeps: Callable[[str], bool] | None = None
+        self,
+        obj: Any,
+        path: str,
+        depth: int,
+        keeps: Callable[[str], bool] | None = None,
+        put: Put = None,
     ) -> None:
         self.objects[path] = obj
-        kinds = type(obj).__mro__
-        for cls in kinds if self._is_own(type(obj)) else ():  # what the class has for all
-            if self._is_own(cls):
-                self._class(cls, path, depth)
         kind: Any = type(obj)
+        if kind not in self._kinds:
+            self._kinds[kind] = own = self._is_own(kind)
+            for cls in filter(self._is_own, kind.__mro__ if own else ()):  # what it has for all
+                self._class(cls, path, depth)
         of_keras = changed_by_keras(kind) if keeps is None else ()
-        saved = keeps is None and (hasattr(obj, "add_weight") or is_optimizer(obj))
+        saved = keeps is None and (hasattr(kind, "add_weight") or is_optimizer(obj))
         held = {name: getattr(obj, name) for name in _slots(kind) if hasattr(obj, name)}
+        assign = _assigns(obj, put)
         for name, value in {**getattr(obj, "__dict__", {}), **held}.items():
             counts = name not in of_keras and (keeps is None or keeps(name))
-            if (
-                counts
-                and not name.startswith(("__", "_abc_"))
-                and not (
-                    saved and is_variable(value)  # by its layer or optimizer
-                )
-            ):
-                self._visit(value, f"{path}.{name}", depth + 1, partial(setattr, obj, name))
+            if not counts or name.startswith(("__", "_abc_")):
+                continue
+            if not saved or not is_variable(value):  # else by its layer or optimizer
+                self._visit(value, f"{path}.{name}", depth + 1, partial(assign, name))
 
     def _class(self, cls: type, path: str, depth: int) -> None:
         if id(cls) in self._seen:
@@ -194,6 +209,8 @@ class HeldValues:
             if any(isinstance(each, types.FunctionType) for each in functions):
                 for function in filter(None, functions):
                     self._callable(function, f"{at}.{name}", depth + 1)
+            elif self._is_own(type(value)) and hasattr(type(value), "__set__"):
+                self._visit(value, f"{at}.{name}", depth + 1)  # a descriptor of the program's
             elif not name.startswith(("__", "_abc_")) and not hasattr(value, "__get__"):
                 self._visit(value, f"{at}.{name}", depth + 1, partial(setattr, cls, name))
 
@@ -214,23 +231,31 @@ class HeldValues:
             if not name.startswith(("_", "ag_")):  # of wrappers, and of AutoGraph
                 self._visit(value, f"{path}.{name}", depth + 1, partial(setattr, function, name))
         self._arguments(function.__defaults__, function.__kwdefaults__, path, depth)
-        for name in sorted(names_in(code) & names.keys()):
-            value, at = names[name], f"{function.__module__}:{name}"
-            if isinstance(value, type):
-                if self._is_own(value):
-                    self._class(value, function.__module__, depth + 1)
-            elif not isinstance(value, types.ModuleType) and at not in self.held:
-                put = partial(names.__setitem__, name)
-                self._visit(value, at, depth + 1, put)
+        self._named(names_in(code), names, function.__module__, depth)
         self._far = far
+
+    def _named(self, named: set[str], names: dict[str, Any], module: str, depth: int) -> None:
+        """The values of a module that some code names, and those of modules of the program's."""
+        for name in sorted(named & names.keys()):
+            value, at = names[name], f"{module}:{name}"
+            if isinstance(value, types.ModuleType):
+                if depth < _DEPTH and not _is_installed(value.__name__):
+                    self._named(named, vars(value), value.__name__, depth + 4)
+            elif at not in self.held:
+                self._visit(value, at, depth + 1, partial(names.__setitem__, name))
 
     def _visit(self, value: Any, path: str, depth: int, put: Put = None) -> None:
         if type(value).__name__ in {"_DictWrapper", "_TupleWrapper"}:
             value = value.__wrapped__
+        if isinstance(value, weakref.ref):
+            value, put = value(), None
         if isinstance(value, (*_PLAIN, enum.Enum)):
             self._plain(value, path, put)
         elif isinstance(value, _FUNCTIONS):
             self._callable(value, path, depth)
+        elif isinstance(value, type):
+            if self._is_own(value):
+                self._class(value, path.rpartition(".")[0] or path, depth)
         elif id(value) not in self._seen and depth <= _DEPTH and len(self._seen) < _OBJECTS:
             self._seen[id(value)] = value
             self._object(value, path, depth, put)
@@ -241,8 +266,7 @@ class HeldValues:
         elif not isinstance(value, enum.Enum):
             self._keep(path, value, value, put)
         elif put is not None:
-            kind, assign = type(value), put
-            self._keep(path, value, value.name, lambda name: assign(kind[name]))
+            self._keep(path, value, value.name, partial(_made, put, type(value).__getitem__))
 
     def _callable(self, value: Any, path: str, depth: int) -> None:
         while isinstance(value, partial):
@@ -263,17 +287,18 @@ class HeldValues:
     def _object(  # noqa: C901, PLR0912 (a table of kinds)
         self, value: Any, path: str, depth: int, put: Put
     ) -> None:
+        kind = type(value)
         if is_variable(value):
             self._variable(value, path)
-        elif isinstance(value, np.random.Generator):
-            bits = value.bit_generator
-            self._keep(path, value, bits.state, partial(setattr, bits, "state"))
-        elif isinstance(value, np.random.RandomState):
-            self._keep(path, value, value.get_state(), value.set_state)
-        elif isinstance(value, random.Random):
-            self._keep(path, value, value.getstate(), value.setstate)
+        elif how := next((_INSIDE[each] for each in kind.__mro__ if each in _INSIDE), None):
+            read, fill = how
+            self._keep(path, value, read(value), partial(fill, value))
         elif isinstance(value, np.ndarray):
             self._keep(path, value, value, put, lambda old, new: old.__setitem__(..., new))
+            for number, item in enumerate(value.flat if value.dtype == object else ()):
+                self._visit(item, f"{path}[{number}]", depth + 1)
+        elif tf_data.is_eager_tensor(value):
+            self._keep(path, value, value.numpy(), put and partial(_made, put, tf_data.as_tensor))
         elif isinstance(value, _CONTAINERS):
             self._container(value, path, depth, put)
         elif (state := generators.state_of(value)) is not None:
@@ -286,10 +311,10 @@ class HeldValues:
             else:
                 self._attributes(value, path, depth)
             self._variables(value, path)
-        elif self._is_own(type(value)) or isinstance(value, types.SimpleNamespace):
-            name = type(value).__qualname__
+        elif self._is_own(kind) or isinstance(value, _NAMESPACES):
+            name = kind.__qualname__
             self.held[path] = Held(value, name, why=f" is a {name}")
-            self._attributes(value, path, depth)
+            self._attributes(value, path, depth, put=put)
         elif tf_data.is_module(value):
             self._variables(value, path)
         else:
@@ -304,7 +329,8 @@ class HeldValues:
         kept, arrays, why = as_data(content, path)
         mark: Any = kept, [*map(_sum, arrays.values())]
         if why:
-            mark = id(value), len(value) if hasattr(value, "__len__") else None
+            mark = id(value), len(value) if isinstance(value, _CONTAINERS) else None
+            mark = (id(value), _sum(value)) if isinstance(value, np.ndarray) else mark
         elif put is None and fill is None:
             why = " is in a tuple"
         self.held[path] = Held(value, mark, kept, arrays, why, put, fill)
@@ -338,15 +364,17 @@ class HeldValues:
         if type(value) not in _CONTAINERS:  # of a class of the program's, or of TensorFlow's
             kind = next(each for each in _CONTAINERS if isinstance(value, each))
             content = kind(value)
+            if put is not None and kind is tuple:
+                put = partial(_made, put, getattr(value, "_make", type(value)))
         fill = next((how for kind, how in _FILL.items() if isinstance(value, kind)), None)
         if not (objects := _holds_variable(content)):  # which stay the same ones
             self._keep(path, value, content, put, fill)
             if not self.held[path].why or (self._far and _is_large(content)):
                 return
         items = list(content.items() if isinstance(content, dict) else enumerate(content))
-        assign = getattr(value, "__setitem__", None)
+        into = getattr(value, "__setitem__", None)
         for name, item in items:
-            inner = None if assign is None else partial(assign, name)
+            inner = None if into is None else partial(into, name)
             self._visit(item, f"{path}[{name!r}]", depth + 1, inner)
         if not objects:
             self.held[path].mark = [repr(name) for name, _ in items]
@@ -365,16 +393,55 @@ class HeldValues:
         elif isinstance(value, types.GeneratorType):
             frame = value.gi_frame
             mark = frame and (frame.f_lasti, as_data(dict(frame.f_locals), path)[0])
+        elif isinstance(value, io.IOBase):
+            with contextlib.suppress(OSError, ValueError):  # else it is written
+                mark = mark, value.tell() if not value.writable() else None
+        elif isinstance(value, np.random.SeedSequence):
+            mark = value.n_children_spawned
         elif hasattr(value, "__next__") and package(type(value)) in {"builtins", "itertools"}:
-            mark = repr(value)
-            with contextlib.suppress(TypeError):
-                mark = repr(value.__reduce__()[1:])
+            mark = _place(value)
         name = type(value).__name__
         self.held[path] = Held(value, mark, why=f" is {'an' if name[0] in 'aeiou' else 'a'} {name}")
 
     def _is_own(self, thing: Any) -> bool:
         """Whether the program wrote it: no standard library, nothing installed beside it."""
         return package(thing) in self._own or not _is_installed(thing.__module__ or "")
+
+
+def _place(value: Any) -> Any:
+    """Where an iterator of Python's is, by what would make it again."""
+    if isinstance(value, tuple):
+        return [_place(each) for each in value]
+    if isinstance(value, (int, float, str)):
+        return value
+    if isinstance(value, _CONTAINERS):
+        return len(value)
+    if not hasattr(value, "__next__"):
+        return id(value)
+    try:
+        return _place(value.__reduce__()[1:])
+    except TypeError:  # of a generator
+        return object()
+
+
+def _made(put: Callable[[Any], object], make: Callable[[Any], Any], content: Any) -> None:
+    put(make(content))
+
+
+def _assigns(obj: Any, put: Put) -> Callable[[str, Any], object]:
+    """How an attribute is assigned: of a frozen dataclass in a copy, since others may have it."""
+    settings = getattr(type(obj), "__dataclass_params__", None)
+    if settings is None or not settings.frozen or put is None:
+        return partial(setattr, obj)
+    copied: list[Any] = []
+
+    def assign(name: str, value: Any) -> None:
+        if not copied:
+            copied.append(copy.copy(obj))
+            put(copied[0])
+        object.__setattr__(copied[0], name, value)
+
+    return assign
 
 
 @functools.lru_cache(4096)
@@ -406,6 +473,25 @@ def _fill_mapping(old: Any, new: Any) -> None:
     old.update(new)
 
 
+def _fill_slice(old: Any, new: Any) -> None:
+    old[:] = new if isinstance(old, bytearray) else array.array(old.typecode, new)
+
+
+_BITS = np.random.BitGenerator
+# How the state inside is read, and assigned.
+_INSIDE: dict[type, tuple[Callable[[Any], Any], Callable[[Any, Any], object]]] = {
+    np.random.Generator: (
+        lambda one: one.bit_generator.state,
+        lambda one, new: setattr(one.bit_generator, "state", new),
+    ),
+    _BITS: (lambda one: one.state, lambda one, new: setattr(one, "state", new)),
+    np.random.RandomState: (np.random.RandomState.get_state, np.random.RandomState.set_state),
+    random.Random: (random.Random.getstate, random.Random.setstate),
+    random.SystemRandom: (lambda one: None, lambda one, new: None),  # has none
+    contextvars.ContextVar: (lambda one: one.get(None), contextvars.ContextVar.set),
+    bytearray: (bytes, _fill_slice),
+    array.array: (list, _fill_slice),
+}
 _FILL = {
     list: _fill_list,
     collections.deque: _fill_deque,

@@ -101,7 +101,7 @@ def train_function(model: Any) -> Any:
     return model.train_function
 
 
-class PassedOver:
+class SkippedStep:
     """Stands for the train function where a ``fit`` skips what was trained before.
 
     It calls ``step`` while its object exists, and else the model's own function.
@@ -126,7 +126,7 @@ class PassedOver:
 def own_train_function(model: Any) -> Any:
     """Keras's train function of the model, which is replaced when the model is compiled again."""
     function = train_function(model)
-    return function.own if isinstance(function, PassedOver) else function
+    return function.own if isinstance(function, SkippedStep) else function
 
 
 def make_train_function(model: Any) -> Any:
@@ -168,10 +168,10 @@ class EagerOperations:
         return self._found
 
 
-def definitions_of(function: Any) -> Iterator[Any]:
+def graphs_of(function: Any) -> list[Any]:
     """The graphs of a train function, as far as it was traced; none of an eager one."""
-    for traced in _traced(function):
-        yield from (each.graph.as_graph_def() for each in traced._list_all_concrete_functions())
+    of_each = (traced._list_all_concrete_functions() for traced in _traced(function))
+    return [each.graph for found in of_each for each in found]
 
 
 def _traced(function: Any) -> Iterator[Any]:

@@ -41,6 +41,14 @@ def is_module(obj: Any) -> bool:
     return isinstance(obj, tf.Module)
 
 
+def is_eager_tensor(obj: Any) -> bool:
+    return isinstance(obj, tf.Tensor) and hasattr(obj, "numpy")
+
+
+def as_tensor(array: Any) -> Any:
+    return tf.constant(array)
+
+
 def inputs_of(dataset: Any) -> Sequence[Any]:
     """The datasets that a dataset reads."""
     found: Sequence[Any] = dataset._inputs()

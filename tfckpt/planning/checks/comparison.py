@@ -46,6 +46,10 @@ _VOCABULARY_HINT = (
     "build the layer with the entries in the checkpoint (`tfckpt inspect --name` shows them), or "
     "exclude them in the policy to keep the model's"
 )
+_FROZEN_HINT = (
+    "optimizer: {slots: restore} takes the layers that are frozen now; optimizer: reset starts "
+    "from scratch"
+)
 _KNOWN_BY_MORE = frozenset({Role.VOCABULARY, Role.ITERATOR})
 _EXCLUDE = "exclude it to keep the model's value"
 
@@ -67,6 +71,7 @@ class Comparison:
         self._skip_shapes = policy.on_shape_mismatch == "skip"
         self._cast = policy.on_dtype_mismatch == "cast"
         self._match = frozenset(policy.match)
+        self._as_frozen_now = "slots" in policy.optimizer.model_fields_set
         self._layers = layers
         self._optimizers = optimizers
         self._adaptations = adaptations
@@ -176,6 +181,9 @@ class Comparison:
                 return ambiguity
         if live.role is Role.ITERATOR:
             return _other_dataset(*self._both(stored, live)), _DATASET_HINT
+        asks = live.role is Role.SLOT and not self._as_frozen_now
+        if asks and (unsure := self._layers.orders.unsure(stored.name)):
+            return unsure, _FROZEN_HINT
         if live.role in OF_OPTIMIZERS:
             return self._optimizers.ambiguity(stored, live, explicit=explicit)
         return "", ""

@@ -10,6 +10,7 @@ values without a match are refused: a model that is half restored must not go un
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.core.inventory import SEQUENCE, Role, rebased, unnumbered
@@ -28,7 +29,10 @@ _HINT = "map the values with `rename`, or exclude them to keep the model's"
 _OPTIMIZER_HINT = (
     "optimizer: {slots: reset} resets the slots; TensorFlow's format stores them by name"
 )
-_FROZEN_HINT = f"unfreeze all layers during the restore; or {_OPTIMIZER_HINT}"
+_FROZEN_THEN = (
+    "the checkpoint identifies the variables of {!r} only by index, and does not say which layers "
+    "were frozen; it could be of another layer"
+)
 
 
 class _StoredIndex(NamedTuple):
@@ -39,10 +43,14 @@ class _StoredIndex(NamedTuple):
 
 
 class _LayerMatch(NamedTuple):
-    """Stored name → live name for the values of one layer, or the reason for a refusal."""
+    """Stored name → live name for the values of one layer, or the reason for a refusal.
+
+    ``unsure``: why they may be others.
+    """
 
     names: Mapping[str, str]
     reason: str = ""
+    unsure: str = ""
 
 
 class _ValueMatch(NamedTuple):
@@ -104,11 +112,17 @@ class Orders:
         while end > 0:
             if (reason := self._failed.get(live[:end])) is not None:
                 if live[:end] in self._live.optimizers:
-                    ordered = live[:end] in self._live.own_orders
-                    return reason, _OPTIMIZER_HINT if ordered else _FROZEN_HINT
+                    return reason, _OPTIMIZER_HINT
                 return reason, _HINT
             end = live.rfind("/", 0, end)
         return "", ""
+
+    def unsure(self, stored: str) -> str:
+        """Why a slot that was resolved may be of another variable; ``""`` for no reason."""
+        position, layers = self._positions.get(stored), self._layers.get(stored)
+        if position is None or layers is None or self._stored.entries[stored].role is not Role.SLOT:
+            return ""
+        return self._verdict(position, layers[1]).unsure
 
     def why(self, stored: str) -> str:
         """Why a stored value could not be resolved."""
@@ -139,7 +153,7 @@ class Orders:
     def _compare_optimizer(
         self, stored_path: str, live_path: str, old: Sequence[Ordered], new: Sequence[Ordered]
     ) -> _LayerMatch:
-        """Match by index what is of one class and of layers in one order.
+        """Match by index what is of one class, and of layers in one order, the same ones frozen.
 
         An optimizer has no slots before it trains, and no learning rate beside a schedule.
         """
@@ -154,23 +168,41 @@ class Orders:
             side.optimizers.get(path, "")
             for side, path in ((self._stored, stored_path), (self._live, live_path))
         )
+        slots = (one for one in new if self._live.entries[one.name].role is Role.SLOT)
+        of_others = any(one.frozen for one in slots)
         if new and is_another_class(was, now):
             names = (repr(each) if each else "of an unknown class" for each in (now, was))
             why = "is {} in the model and {} in the checkpoint".format(*names)
         elif new and not self._keeps_order():
             why = "has the variables of layers that are in another order in the model"
+        elif of_others and (frozen := self._frozen_since):
+            why = f"has the variables of other layers: {frozen}"
         else:
-            frozen = ", as when layers are frozen; the file does not store which were"
-            return self._compare_own(stored_path, live_path, old, new, frozen)
+            found = self._compare_own(stored_path, live_path, old, new)
+            certain = not of_others or self._frozen_since is not None
+            return found if certain else found._replace(unsure=_FROZEN_THEN.format(stored_path))
         return self._refuse(stored_path, live_path, why)
 
+    @cached_property
+    def _frozen_since(self) -> str | None:
+        """A layer that only one side has frozen, ``""`` for none; None if the file does not say."""
+        old, new = (
+            {
+                f"{path}/{layer.place}": layer.trainable
+                for path, held in side.containers.items()
+                for layer in held.layers
+                if layer.trainable is not None
+            }
+            for side in (self._stored, self._live)
+        )
+        changed = sorted(path for path in old.keys() & new.keys() if old[path] != new[path])
+        if changed:
+            side = "the model" if old[changed[0]] else "the checkpoint"
+            return f"{changed[0]!r} is frozen in {side}"
+        return "" if old else None
+
     def _compare_own(
-        self,
-        stored_path: str,
-        live_path: str,
-        old: Sequence[Ordered],
-        new: Sequence[Ordered],
-        unordered: str = "",
+        self, stored_path: str, live_path: str, old: Sequence[Ordered], new: Sequence[Ordered]
     ) -> _LayerMatch:
         """Match by index; names that were guessed from the file must not contradict."""
         guessed = [self._guessed(one, stored_path, live_path) for one in old]
@@ -183,7 +215,7 @@ class Orders:
             ((index, name, one.name) for index, name, one in clashes if name in live_names), None
         )
         if not new:
-            why = f"has variables in the model whose order is unknown{unordered}"
+            why = "has variables in the model whose order is unknown"
         elif clash is not None:
             why = f"has {clash[2]!r} at index {clash[0]}, where the checkpoint has {clash[1]!r}"
         elif len(old) == len(new) or all(
