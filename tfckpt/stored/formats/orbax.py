@@ -38,7 +38,7 @@ from tfckpt.stored.bundles.values import StoredValues
 from tfckpt.stored.formats.checkpoint import StoredCheckpoint
 from tfckpt.stored.formats.exported import SEED_STATE, in_scope_of_model
 from tfckpt.stored.formats.keras_layers import KERAS_BASES
-from tfckpt.stored.formats.tf1_layers import KeyLayers
+from tfckpt.stored.formats.tf1 import KeyLayers
 from tfckpt.stored.io import limits
 from tfckpt.stored.io.explain import ORBAX_TREE, orbax_step
 from tfckpt.stored.io.files import absolute, content, digest_of, join, reading
