@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test test-long test-matrix test-clients docs pictures bench clean
+.PHONY: help setup demo test test-long test-matrix test-clients test-wheel docs pictures bench clean
 
 help:
 	@echo "make demo       train, stop, resume and fine-tune on a small data set"
@@ -12,6 +12,7 @@ help:
 	@echo "make test-long  the tests, with those that take long"
 	@echo "make test-matrix  a part of them with each TensorFlow and Keras of docs/versions.md"
 	@echo "make test-clients  the programs of others in docs/clients.md"
+	@echo "make test-wheel  what a wheel installs, without TensorFlow and with it"
 	@echo "make docs       the documentation as a site, in build/site"
 	@echo "make pictures   the pictures of README.md, from the program as it is"
 	@echo "make bench      measure speed beside TensorFlow and the machine's limits"
@@ -54,12 +55,18 @@ test-clients: $(STAMP)
 	test -x $(BIN)/nox || $(BIN)/python -m pip install nox
 	$(BIN)/nox -s clients clients_table
 
+# An environment made anew, without TensorFlow, then with it.
+test-wheel: $(STAMP)
+	test -x $(BIN)/nox || $(BIN)/python -m pip install nox
+	$(BIN)/nox -s wheel
+
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "built: build/site/index.html"
 
 # Needs Chromium for the page of a run.
 pictures: $(STAMP)
+	$(BIN)/python -m pip install -q selenium
 	for each in badges record draw; do $(BIN)/python docs/pictures/$$each.py || exit; done
 
 bench: $(STAMP)

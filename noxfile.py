@@ -10,6 +10,9 @@ into docs/versions.md.
 `nox -R -s 'versions(oldest)' -- facts resume` runs two groups of one pair again, and `nox -s table`
 writes the page.
 
+`make test-wheel` builds the wheel and installs it into an empty environment, first alone, then with
+TensorFlow: pip finds nothing wrong, and the commands work.
+
 `make test-clients`: a session for each of `CLIENTS` installs packages that go together, and runs
 tests/clients with each; the last one writes docs/clients.md. `nox -R -s 'clients(keras)' --
 keras_hub` runs one client again, and `nox -s clients_table` writes the page.
@@ -70,17 +73,18 @@ CLIENTS: dict[str, tuple[str, list[str], dict[str, str]]] = {
         "3.12",
         [
             *("tensorflow==2.20.*", "tf_keras==2.20.*", "tf-models-official", "dm-sonnet"),
-            *("tensorflow-probability[tf]", "tensorflow-recommenders", "gpflow==2.11.*"),
-            *("gin-config", "cloudpickle", "setuptools<81"),  # TF-Agents' and TensorFlow Hub's
+            *(
+                "tensorflow-probability[tf]",
+                "gin-config",
+                "cloudpickle",
+                "setuptools<81",
+            ),  # TF-Agents'
         ],
         {
             "orbit": "tf-models-official",
             "model_garden": "tf-models-official",
             "tf_agents": "tf-agents",
             "sonnet": "dm-sonnet",
-            "probability": "tensorflow-probability",
-            "recommenders": "tensorflow-recommenders",
-            "gpflow": "gpflow",
         },
     ),
 }
@@ -93,6 +97,35 @@ import json, sys
 from importlib.metadata import version
 print(json.dumps({name: version(name) for name in sys.argv[1:]}))
 """
+WRITTEN = "tests/golden/written/0.1/keras"
+COMMANDS = """
+--version
+list {run}
+inspect {run}/ckpt-1 --values
+inspect {run}/model.weights.h5
+inspect {run}/values.safetensors
+diff {run}/ckpt-1 {run}/ckpt-1 --values
+verify {run}
+policy check {config}
+policy schema
+report {run} --html run.html --force
+doctor
+"""
+PROGRAM = """
+import keras
+import tfckpt
+
+def build():
+    return keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+
+if __name__ == "__main__":
+    model, other = build(), build()
+    tfckpt.CheckpointManager(tfckpt.Checkpoint(model=model), "saved", 1).save()
+    tfckpt.restore("saved", other)
+    assert (model.get_weights()[0] == other.get_weights()[0]).all()
+"""
+# Other versions warn of other things.
+PLAIN = ("-p", "no:cacheprovider", "-W", "default")
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
 # pyenv's `python3.12` runs only where it is the chosen one; the program that it stands for, always.
 PYENV = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions").glob("3.*/bin")
@@ -115,7 +148,7 @@ def versions(session: nox.Session, pair: str) -> None:
     record["python"] = str(Path(session.bin, "python"))
     session.run(
         *("python", "-m", "pytest", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"),
-        *(f"--junitxml={report}", "-p", "no:cacheprovider"),
+        *(f"--junitxml={report}", *PLAIN),
         *(path for group in groups for path in GROUPS[group]),
         env=QUIET,
         success_codes=[0, 1],  # a test that failed is in the report
@@ -145,7 +178,26 @@ def s3(session: nox.Session) -> None:
     """Save into a real S3 server by TensorFlow's own file system, with the newest that has one."""
     pinned = ["tensorflow==2.16.2", "keras==3.1.1", "tf_keras==2.16.0", "tensorflow-io==0.37.1"]
     session.install("-e", ".[test]", *pinned)
-    session.run("python", "-m", "pytest", "-m", "", "tests/faults/test_s3.py", env=QUIET)
+    session.run("python", "-m", "pytest", *PLAIN, "-m", "", "tests/faults/test_s3.py", env=QUIET)
+
+
+@nox.session(default=False, reuse_venv=False)
+def wheel(session: nox.Session) -> None:
+    """What a wheel installs is enough for the commands, and with TensorFlow for all of it."""
+    built = Path(session.create_tmp(), "wheel").resolve()
+    session.run("python", "-m", "pip", "wheel", "-q", "--no-deps", f"--wheel-dir={built}", ".")
+    (file,) = built.glob("*.whl")
+    run, config = (Path(name).resolve() for name in (WRITTEN, "configs/resume.yaml"))
+    session.chdir(session.create_tmp())  # not where the package's own files are
+    for extra in ("", "[tensorflow]"):
+        session.install(f"{file}{extra}")
+        session.run("python", "-m", "pip", "check")
+        session.run("python", "-c", "import tensorflow", success_codes=[0 if extra else 1])
+        for command in COMMANDS.format(run=run, config=config).strip().splitlines():
+            session.run("tfckpt", *command.split(), silent=True, env={**QUIET, "RUN_DIR": "."})
+    Path("train.py").write_text(PROGRAM, encoding="utf-8")
+    session.run("python", "train.py", env=QUIET)
+    session.run("tfckpt", "plan", "saved", "--model", "train:build", silent=True, env=QUIET)
 
 
 @nox.session(python=False)
@@ -162,7 +214,7 @@ def upgrade(session: nox.Session) -> None:
     names = [f"{one['tensorflow']}, {one['keras']}" for one in each]
     UPGRADE.write_text(json.dumps({"with TensorFlow, Keras": names}), encoding="utf-8")
     session.run(
-        *(found[-1], "-m", "pytest", "-p", "no:cacheprovider", "-m", "", "tests/versions"),
+        *(found[-1], "-m", "pytest", *PLAIN, "-m", "", "tests/versions"),
         env={
             **QUIET,
             "TFCKPT_INTERPRETERS": os.pathsep.join(found),
@@ -207,7 +259,7 @@ def clients(session: nox.Session, of: str) -> None:
     for client in session.posargs or tests:
         report = CLIENT_RECORDS / f"{client}.xml"
         session.run(
-            *("python", "-m", "pytest", "-m", "", f"--junitxml={report}", "-p", "no:cacheprovider"),
+            *("python", "-m", "pytest", "-m", "", f"--junitxml={report}", *PLAIN),
             f"tests/clients/test_{client}.py",
             env={**QUIET, "TFCKPT_CLIENTS": of},
             success_codes=[0, 1, 5],  # a test that failed is in the report; 5: all were skipped

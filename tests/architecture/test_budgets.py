@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from architecture.rooms import BUDGET, PROJECT, beside, code_of, rooms, together
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 WAYS = ("restore", "second save", "fit", "fit resumed")
 LONGEST_FILE = 600

@@ -8,15 +8,13 @@ yet stands in ``NOT_YET`` with the module that imports it first: it comes off th
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 from architecture.rooms import PROJECT
 from zoo.forkserver import ForkServer
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 PARTS = {
     "suggestions": ["planning.suggestion", "planning.suggested"],

@@ -13,12 +13,10 @@ import os
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import FrameType
+from types import FrameType
+from typing import Any, NamedTuple
 
 PROJECT = Path(__file__).resolve().parents[2]
 PACKAGE = f"{PROJECT / 'tfckpt'}{os.sep}"

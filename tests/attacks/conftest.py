@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from attacks.forging import items_of, table_of
 from zoo.forkserver import ForkServer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class Forge:

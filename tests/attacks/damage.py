@@ -11,12 +11,10 @@ import hashlib
 import json
 import os
 import random
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from attacks.forging import mutate, plain_block, sealed_record, table
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SEED = 20241117
 NEWEST = "ckpt-3"

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 import struct
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import google_crc32c
-
-if TYPE_CHECKING:
-    import random
-    from pathlib import Path
 
 MAGIC = bytes.fromhex("57fb808b247547db")
 

@@ -27,16 +27,13 @@ import time
 import traceback
 import zipfile
 from collections import Counter
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attacks.damage import alter, forge_index, forge_record
 from attacks.forging import mutate
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from zoo.forkserver import ForkServer
+from zoo.forkserver import ForkServer
 
 MEMORY = 320 << 20  # what one mutant may take: `limits.SMALL`, and a copy of small parts
 ADDRESSES = 2 << 30  # what the process may map beside what it has at its start

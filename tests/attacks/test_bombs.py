@@ -10,8 +10,9 @@ import os
 import shutil
 import struct
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import h5py
 import numpy as np
@@ -20,9 +21,6 @@ import tensorstore
 
 from tfckpt.errors import CheckpointError
 from tfckpt.stored.formats.open import open_checkpoint
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ORBAX = Path(__file__).resolve().parents[1] / "golden" / "orbax" / "jax" / "3"
 KERNEL = "trainable_variables.sequential.first.kernel/"

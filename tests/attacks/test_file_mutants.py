@@ -1,4 +1,4 @@
-"""Random damage and altered data: refused with the one error, or read exactly."""
+"""Altered data and forged indices: refused with the one error; none aborts TensorFlow."""
 
 from __future__ import annotations
 
@@ -17,46 +17,6 @@ from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.tools.verification import verify_one
 
 SEED = 20240229
-
-
-def damage(forge: Any, rng: random.Random, how: str) -> None:
-    """The index as bytes; or resealed, with its block or one entry altered."""
-    pairs = [[key, entry.SerializeToString()] for key, entry in sorted(forge.items().items())]
-    if how == "entry":
-        victim = rng.choice(pairs)
-        victim[1] = mutate(rng, victim[1]) if victim[1] else b""
-    block = plain_block([(key, value) for key, value in pairs])
-    if how == "block":
-        block = mutate(rng, block)
-    sealed = table([block], [pairs[-1][0]])
-    forge.path.write_bytes(mutate(rng, forge.original) if how == "bytes" else sealed)
-
-
-def bytes_of(value: np.ndarray) -> bytes:
-    return value.tobytes() if value.dtype != object else b"".join(value.ravel())
-
-
-@pytest.mark.parametrize("how", ["bytes", "block", "entry"])
-@pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.long)])
-def test_mutants_are_refused_or_read_exactly(forge: Any, how: str, count: int) -> None:
-    """Under resealed checksums a key or a shape may be another, sound one; bytes may not."""
-    print(f"seed {SEED}: {count} forged indices")
-    rng, refused, unsupported = random.Random(SEED), 0, list[str]()
-    stored = {bytes_of(value) for value in forge.values.values()}
-    for _ in range(count):
-        damage(forge, rng, how)
-        try:
-            with Bundle.open(forge.prefix) as bundle:
-                bundle.verify(bundle.entries)
-                if how == "bytes":
-                    forge.assert_original(bundle)
-                assert {bytes_of(bundle.read(key)) for key in bundle.entries} <= stored
-        except DamagedCheckpointError:
-            refused += 1
-        except UnsupportedCheckpointError as error:  # a newer version, a variant: but sound
-            unsupported.append(str(error))
-    assert all("version" in one or "can read a" in one for one in unsupported)
-    assert refused > count / 3
 
 
 def test_a_flipped_bit_of_the_data_is_found_and_named(forge: Any) -> None:
@@ -95,6 +55,18 @@ def test_shards_cut_at_every_length_are_refused(forge: Any) -> None:
         assert {fault.file for fault in verify_one(forge.prefix).faults} == {str(forge.data)}
 
 
+def forged(forge: Any, rng: random.Random) -> None:
+    """The index, resealed, with its block or one entry altered."""
+    pairs = [[key, entry.SerializeToString()] for key, entry in sorted(forge.items().items())]
+    how = rng.choice(("block", "entry"))
+    if how == "entry":
+        victim = rng.choice(pairs)
+        victim[1] = mutate(rng, victim[1]) if victim[1] else b""
+    block = plain_block([(key, value) for key, value in pairs])
+    block = mutate(rng, block) if how == "block" else block
+    forge.path.write_bytes(table([block], [pairs[-1][0]]))
+
+
 READ_ALL = """
 import sys
 import tensorflow as tf
@@ -114,7 +86,7 @@ def test_what_is_not_refused_does_not_abort_tensorflow(forge: Any) -> None:
     rng, accepted = random.Random(SEED), list[str]()
     print(f"seed {SEED}")
     for number in range(1500):
-        damage(forge, rng, rng.choice(("block", "entry")))
+        forged(forge, rng)
         try:
             with Bundle.open(forge.prefix) as bundle:
                 opaque = {"resource", "variant"} & {e.dtype for e in bundle.entries.values()}

@@ -6,7 +6,8 @@ TensorFlow's own reader aborts the process on some of these.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import cramjam
 import pytest
@@ -16,11 +17,7 @@ from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
 from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.bundles.table import read_table
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    Items = dict[bytes, Any]
-
+Items = dict[bytes, Any]
 KERNEL, BIAS, STEP = b"a/kernel", b"b/bias", b"c/step"
 TEXT, NONE, PART = b"d/text", b"e/empty", b"p/part"
 
@@ -85,6 +82,7 @@ ENTRIES: dict[str, Any] = {
     "shape of unknown rank": lambda i: setattr(i[STEP].shape, "unknown_rank", True),
     "shape overflows": lambda i: shape(i, KERNEL, 2**40, 2**40),
     "shape overflows beside a zero": lambda i: shape(i, NONE, 2**62, 2**62, 0),
+    "shape of more bytes than a number has, beside a zero": lambda i: shape(i, NONE, 2**60, 0),
     "shape wraps to the right size": lambda i: shape(i, KERNEL, 2**62 + 3, 4),
     "shape of 300 axes": lambda i: shape(i, KERNEL, *[1] * 298, 3, 4),
     "shape too large": lambda i: shape(i, KERNEL, 3, 5),
@@ -99,7 +97,7 @@ ENTRIES: dict[str, Any] = {
     "size 0": lambda i: setattr(i[KERNEL], "size", 0),
     "size 44": (lambda i: setattr(i[KERNEL], "size", 44), r"value 'a/kernel'.*44 bytes"),
     "size huge": lambda i: setattr(i[KERNEL], "size", 2**62),
-    "two values overlap": lambda i: setattr(i[BIAS], "offset", i[KERNEL].offset + 4),
+    "two values share a byte": lambda i: setattr(i[BIAS], "offset", i[KERNEL].offset + 47),
     "key is not UTF-8": lambda i: i.update({b"\xff\xfe": i.pop(KERNEL)}),
     "value under the key of a slice": lambda i: i.update({b"\0a/kernel": i.pop(KERNEL)}),
     "slice missing": lambda i: i.pop(pieces(i)[0]),
@@ -147,6 +145,7 @@ def test_what_protobuf_allows_is_read_as_tensorflow_reads_it(forge: Any, more: b
     ("change", "says"),
     [
         (lambda header: setattr(header.version, "min_consumer", 2), "version 2"),
+        (lambda header: header.version.bad_consumers.append(1), "of the checkpoint format"),
         (
             lambda header: setattr(header, "endianness", 1),
             "highest byte[^$]*save it again on a",

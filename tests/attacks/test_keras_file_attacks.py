@@ -6,8 +6,10 @@ import json
 import struct
 import sys
 import zipfile
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -15,10 +17,6 @@ import pytest
 
 from tfckpt.errors import CheckpointError, DamagedCheckpointError, UnsupportedCheckpointError
 from tfckpt.stored.formats.open import open_checkpoint
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 @pytest.fixture

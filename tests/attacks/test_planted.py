@@ -11,8 +11,9 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import tensorflow as tf
@@ -21,9 +22,6 @@ from attacks.trial import OWN, STEPS, make, manager_of, names_of, restored, seen
 from zoo.command_line import run
 
 import tfckpt
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 HERE = Path(__file__)
 NAMES = (

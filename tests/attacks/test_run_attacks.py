@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import collections
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from attacks.damage import KINDS, SEED, STATE_FILES
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from zoo.forkserver import ForkServer
+from zoo.forkserver import ForkServer
 
 FAULTS = 10  # shown
 

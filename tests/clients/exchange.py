@@ -9,8 +9,9 @@ import dataclasses
 import hashlib
 import os
 import signal
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,9 +19,6 @@ import tensorflow as tf
 from zoo.forkserver import ForkServer
 
 import tfckpt
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 TIMEOUT = 300.0  # seconds for one training
 STEPS, EVERY, KILLED = 12, 3, 8  # of a loop

@@ -69,6 +69,22 @@ def test_what_keras_calls_a_layer_of_ones_own_is_an_automatic_name(flavour, cls)
     assert (first.auto, second.auto, second.place) == (True, True, f"{first.cls}_1")
 
 
+def test_a_given_name_that_keras_has_counted_meanwhile_is_still_the_given_one(flavour, tmp_path):
+    """A Sequential of tf_keras tells how it is wired, one of Keras 3 does not."""
+    fresh("keras3")
+
+    def build(k):
+        normal = k.layers.LayerNormalization(name="layer_normalization")
+        return stack(k, normal, *dense(k, None))
+
+    written = build(flavour)
+    path = tfckpt.Checkpoint(model=written).write(str(tmp_path / "ckpt"))
+    for k in (keras, tf_keras):
+        k.layers.LayerNormalization()
+        tfckpt.restore(path, model := build(k))
+        assert equal(written, model)
+
+
 def turned(k):
     """Its list has the layers in another order than that in which they were created."""
     second, first = k.layers.Dense(WIDTH), k.layers.Dense(WIDTH)

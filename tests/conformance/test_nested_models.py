@@ -6,16 +6,14 @@ with the layers of the model that was saved, one by one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import tf_keras
 
 import tfckpt
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def backbone(keras: Any, name: str = "backbone") -> Any:

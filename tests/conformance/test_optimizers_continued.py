@@ -6,6 +6,7 @@ and which optimizer is which, where keywords do not say it.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -83,3 +84,38 @@ def test_an_optimizer_of_another_keyword_is_told_by_what_it_trains(flavour, tmp_
         assert int(mine[0].iterations) == (6 if len(given) == 2 else 0)
         for one, other in zip(mine[1].variables, both["generator"].variables, strict=True):
             np.testing.assert_array_equal(one.numpy(), other.numpy())
+
+
+@WRITERS
+@pytest.mark.parametrize("kind", ["module", "model"])
+def test_optimizers_that_an_object_holds_are_told_by_what_they_train(
+    flavour, tmp_path, writer, kind
+):
+    base = tf.Module if kind == "module" else flavour.Model
+
+    class Agent(base):
+        def __init__(self, names: tuple[str, str], steps: int | None) -> None:
+            super().__init__()
+            self.actor, self.critic = stack(flavour, "a"), stack(flavour, "b")
+            for name, model in zip(names, (self.actor, self.critic), strict=True):
+                new = flavour.optimizers.Adam(0.1)
+                setattr(self, name, new if steps is None else _adam(flavour, model, steps))
+
+        def call(self, x: Any) -> Any:
+            return self.critic(self.actor(x))
+
+    old = Agent(("opt", "critic_opt"), 5)
+    path = writer.Checkpoint(agent=old).save(str(tmp_path / "x"))
+    exchanged, others = ("critic_opt", "opt"), ("optimizer_A", "optimizer_C")
+    for names, steps in ((exchanged, None), (others, 0), (("opt", "critic_opt"), None)):
+        new = Agent(names, steps)
+        tfckpt.restore(path, agent=new)
+        for name, mine in zip(names, (old.opt, old.critic_opt), strict=True):
+            for one, other in zip(getattr(new, name).variables, mine.variables, strict=True):
+                np.testing.assert_array_equal(one.numpy(), other.numpy())
+    for names, steps, line in ((others, None, ".build("), (exchanged, 0, "optimizer: reset")):
+        new = Agent(names, steps)
+        before = [each.numpy() for each in new.actor.variables]
+        with pytest.raises(tfckpt.RefusedError, match=re.escape(line)):
+            tfckpt.restore(path, agent=new)
+        np.testing.assert_array_equal(before[0], new.actor.variables[0].numpy())

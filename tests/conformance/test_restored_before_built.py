@@ -8,11 +8,13 @@ restores them.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 import pytest
 
 pytest.importorskip("tf_keras")
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from zoo.forkserver import ForkServer
 from zoo.kinds.judge import (
@@ -28,10 +30,6 @@ from zoo.kinds.judge import (
     measure,
     way_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 

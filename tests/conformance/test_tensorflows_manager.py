@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,10 +13,6 @@ import tensorflow as tf
 from zoo.sides import ASYNC, HOUR, MINUTE, START, Side, name
 
 import tfckpt
-from tfckpt.stored.io.files import LocalFiles
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 
 def numbered(side: Side, kind: Callable[[int], Any]) -> list[Any]:
@@ -159,25 +155,6 @@ def test_enable_async_is_an_argument_too(sides) -> None:
     assert in_the_background(sides[1], None)[0] == IN_BACKGROUND
 
 
-@pytest.mark.parametrize("by", ["save", "sync"])
-def test_a_failure_in_the_background_is_raised_once(sides, by, monkeypatch) -> None:
-    """TensorFlow's ``sync`` says nothing, and the error comes with a later save."""
-    _, ours = sides
-    manager = ours.manager()
-
-    def full(*_: Any) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(LocalFiles, "rename", full)
-        manager.save(options=ASYNC)
-        with pytest.raises(tfckpt.SaveError, match="No space left"):
-            getattr(manager, by)()
-    manager.sync()
-    assert ours.save(manager, 5) == "ckpt-1"
-    assert ours.seen(manager)["counter"] == 1
-
-
 def test_what_is_kept_for_good_is_listed_after_a_clock_set_back_too(sides) -> None:
     """TensorFlow lists none of them, and does not know which to delete where its clock went back.
 
@@ -233,7 +210,9 @@ def test_checkpoints_of_another_name_are_not_continued_and_named(sides, caplog) 
         side.value.assign(0)
         found.append((name(side.manager().restore_or_initialize()), int(side.value)))
     assert found == [("old-1", 7), (None, 0)]
-    assert "holds 'old-1'" in caplog.text
+    assert "no checkpoint named 'ckpt' to restore\n" in caplog.text
+    assert f"{sides[1].directory} holds 'old-1'" in caplog.text
+    assert "`checkpoint_name: old`" in caplog.text
 
 
 def save(manager, value: tf.Variable, numbers: range) -> None:

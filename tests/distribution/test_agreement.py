@@ -6,14 +6,12 @@ All of it happens in one cluster, whose workers wait eight seconds for each othe
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from zoo.cluster import run_workers
 from zoo.forkserver import results
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PATIENCE = 8.0
 

@@ -11,17 +11,13 @@ from __future__ import annotations
 import random
 import re
 import signal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import keras
 import pytest
 from zoo.cluster import run_servers, run_workers
-from zoo.forkserver import results
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from zoo.forkserver import ForkServer
+from zoo.forkserver import ForkServer, results
 
 
 def killed_and_resumed(

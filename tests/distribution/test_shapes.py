@@ -9,19 +9,14 @@ from __future__ import annotations
 
 import itertools
 import random
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from zoo.cluster import FLAVOURS, SEEN, digest, run_servers, run_workers, value_of
-from zoo.forkserver import results
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from zoo.forkserver import ForkServer
-
+from zoo.forkserver import ForkServer, results
 
 SHAPES = ["one device", "2 replicas", "2 workers", "4 workers", "2 partitions"]
 

@@ -7,15 +7,13 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from zoo.forkserver import ForkServer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 PROJECT = Path(__file__).resolve().parents[2]
 SCRIPT = textwrap.dedent(

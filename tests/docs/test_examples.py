@@ -11,14 +11,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
-
-if TYPE_CHECKING:
-    from zoo.forkserver import ForkServer
+from zoo.forkserver import ForkServer
 
 pytest.importorskip("sklearn", reason="the demo's data comes with scikit-learn")
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -22,11 +23,7 @@ from keras import layers
 import tfckpt
 from tfckpt.policy import load_config
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    Values = list[np.ndarray]
-
+Values = list[np.ndarray]
 PROJECT = Path(__file__).resolve().parents[2]
 CONFIGS = PROJECT / "configs"
 PAGE = (PROJECT / "docs" / "gallery.md").read_text(encoding="utf-8")

@@ -33,21 +33,18 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
 from zoo.command_line import Ended
+from zoo.forkserver import ForkServer
 
 import tfckpt
 from tfckpt.errors import PolicyError, TfckptError
 from tfckpt.policy import load_config
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from zoo.forkserver import ForkServer
 
 PROJECT = Path(__file__).resolve().parents[2]
 README = PROJECT / "README.md"

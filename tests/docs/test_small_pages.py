@@ -8,8 +8,9 @@ import importlib.util
 import json
 import re
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,9 +20,6 @@ from zoo.everyday.judge import shares
 from zoo.everyday.rows import ROWS
 
 import tfckpt
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PROJECT = Path(__file__).resolve().parents[2]
 PICTURES = PROJECT / "docs" / "pictures"

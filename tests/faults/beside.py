@@ -12,14 +12,12 @@ import dataclasses
 import random
 import threading
 from collections import Counter
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from faults.commits import ABSENT, Judge, Ledger, Place, Program, Step, process, save
 from faults.protocol import Process
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 FIRST = 40
 """At most so many turns has the first program before the others begin."""

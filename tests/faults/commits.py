@@ -17,17 +17,15 @@ import os
 import re
 import threading
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from faults import protocol
 from faults.memory import Fault, How, Kept, MemoryFiles, State, nothing
 
 from tfckpt.errors import SaveError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 SEED = 20250131
 ABSENT = 0

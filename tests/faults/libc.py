@@ -13,16 +13,12 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from zoo.forkserver import results
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from zoo.forkserver import ForkServer, Outcome
+from zoo.forkserver import ForkServer, Outcome, results
 
 SOURCE = Path(__file__).with_name("preload.c")
 TIMEOUT = 120.0  # seconds for one child

@@ -20,20 +20,15 @@ import dataclasses
 import errno
 import itertools
 import os
+from collections.abc import Callable, Iterator
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+from typing_extensions import Buffer
 
 from tfckpt.errors import SaveError, UnsupportedCheckpointError
-from tfckpt.stored.io.files import Handle, UnlockedFile, temporary
+from tfckpt.stored.io.files import Handle, LockedFile, UnlockedFile, temporary
 from tfckpt.stored.io.locks import NotAFileError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from typing_extensions import Buffer
-
-    from tfckpt.stored.io.files import LockedFile
-
 
 MANY = 8
 """Of so many changes that no sync has promised, a loss of power is tried with any of them."""

@@ -14,9 +14,11 @@ import itertools
 import os
 import random
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 from unittest import mock
 
+import numpy as np
 from zoo.bundles import write_bundle, write_data
 
 from tfckpt.core.inventory import Entry, Inventory, Role
@@ -30,17 +32,10 @@ from tfckpt.stored.commits.discovery import TORN
 from tfckpt.stored.commits.record_file import PART, CommitRecord
 from tfckpt.stored.formats.open import open_checkpoint
 from tfckpt.stored.io import files as io
+from tfckpt.stored.io.files import Files
 from tfckpt.tools.verification import move_away
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    import numpy as np
-
-    from tfckpt.stored.io.files import Files
-
-    Values = Mapping[str, np.ndarray]
-
+Values = Mapping[str, np.ndarray]
 NAME = "ckpt"
 FAILED = (OSError, TfckptError)
 """What a call may raise where the file system fails."""

@@ -7,8 +7,9 @@ there. The oracle does not know how anything is written.
 from __future__ import annotations
 
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -16,9 +17,6 @@ from faults.libc import calm, strike
 
 import tfckpt
 from tfckpt.live import save
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 EVER = "partial files could not be removed either"
 LAST = 9

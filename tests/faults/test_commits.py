@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,6 +30,7 @@ from faults.commits import (
     SCENARIOS,
     SEED,
     Judge,
+    Moment,
     Place,
     faults,
     live_through,
@@ -40,16 +43,9 @@ from faults.commits import (
     values_of,
     version_of,
 )
-from faults.memory import Kept, State
+from faults.memory import Kept, MemoryFiles, State
 
 from tfckpt.manager.directory import Directory
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from faults.commits import Moment
-    from faults.memory import MemoryFiles
 
 
 @pytest.fixture(params=["disk", "store"])

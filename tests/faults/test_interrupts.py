@@ -13,8 +13,9 @@ import shutil
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import tensorflow as tf
@@ -22,9 +23,6 @@ import tensorflow as tf
 import tfckpt
 from tfckpt.stored.commits.writer_lock import LOCK_FILE
 from tfckpt.stored.formats.open import open_checkpoint
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PACKAGES = str(Path(tfckpt.__file__).parent), contextlib.__file__
 OPEN = Path("/proc/self/fd")

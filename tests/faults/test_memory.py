@@ -9,14 +9,12 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from zoo.forkserver import ForkServer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MIB = 1 << 20
 SIDE, COUNT = 2048, 8

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import tensorflow as tf
@@ -18,9 +18,6 @@ from faults.libc import Harness, Mode, build
 from zoo.forkserver import ForkServer
 
 import tfckpt
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 SEED = 20250131
 TRAININGS = ("first save", "rotate", "write over", "share")

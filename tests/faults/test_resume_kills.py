@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import collections
 import random
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import keras
 import pytest
 import tensorflow as tf
 from zoo.forkserver import ForkServer
 from zoo.stopped import drawn_training, killed_twice, stopped_twice
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 tf_keras = pytest.importorskip("tf_keras")
 WORDS = [  # the last two may say why they are not exact

@@ -12,8 +12,9 @@ import random
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from zoo import s3_server
@@ -21,9 +22,6 @@ from zoo.forkserver import ForkServer, Outcome
 from zoo.s3_server import BUCKET, KILLS, S3Server
 
 import tfckpt
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 for package in ("s3fs", "moto.server"):
     pytest.importorskip(package, reason="needs s3fs and moto; setup.cfg has them in `test`")

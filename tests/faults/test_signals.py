@@ -14,13 +14,11 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zoo.forkserver import ForkServer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SHORT = {"grace_seconds": 0.05}  # by default so many that no test waits for them
 ENDED = "SystemExit 143"

@@ -10,7 +10,9 @@ import contextlib
 import errno
 import itertools
 import signal
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,10 +22,6 @@ from tensorflow.python.ops import resource_variable_ops
 import tfckpt
 from tfckpt.live import apply
 from tfckpt.stored.io.files import LocalHandle
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
 VARIABLE = resource_variable_ops.ResourceVariable
 WAYS = ("before", "after", "for ever", "interrupt")

@@ -5,13 +5,10 @@ from __future__ import annotations
 import difflib
 import hashlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 ROOT = Path(__file__).parent
 WRITES = "TFCKPT_GOLDEN"  # the kinds of files that `python -m golden` writes

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from tfckpt import Entry, Inventory
+from tfckpt import Entry, Inventory
 
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 _SHUFFLED = "_all_variables/"  # Keras 3 exports a set of all variables, in no order

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -12,9 +13,6 @@ from zoo import models, optimizers
 from zoo import models as attached
 from zoo.models import BATCH
 from zoo.optimizers import compiled
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 KERASES = {"keras3": keras, "tf_keras": tf_keras}
 

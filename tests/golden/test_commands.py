@@ -10,7 +10,8 @@ import json
 import re
 import shlex
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from zoo.command_line import Ended, check_document, no_json, run
@@ -19,10 +20,6 @@ from zoo.places import NOW, built
 from golden.command_lines import COMMANDS
 from golden.files import check, check_folder
 from tfckpt.cli.parser import parsers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 # What another machine, another version or another minute prints.
 VERSIONS = "tensorflow|keras|tf_keras|tfckpt"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from zoo.corpus import CORPUS, ITEMS
@@ -11,9 +11,6 @@ from zoo.corpus import CORPUS, ITEMS
 import tfckpt
 from golden.files import check_digests, check_folder
 from golden.lines import described, ordered
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.usefixtures("corpus")
 

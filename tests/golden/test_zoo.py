@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,11 +11,7 @@ from golden.files import check, check_folder
 from golden.lines import live_lines, sections, stored_lines
 from golden.subjects import SUBJECTS, fresh
 from golden.writers import written
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tfckpt import Inventory
+from tfckpt import Inventory
 
 
 @pytest.mark.parametrize("name", SUBJECTS)

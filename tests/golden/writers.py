@@ -5,19 +5,16 @@ from __future__ import annotations
 import contextlib
 import io
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import keras
 import tensorflow as tf
 from absl import logging
 
 import tfckpt
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from golden.subjects import Subject
+from golden.subjects import Subject
 
 
 def written(

@@ -10,15 +10,13 @@ import re
 import shutil
 import textwrap
 import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from zoo.fits import stop
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 CLASSES, EPOCHS, BATCH = 3, 3, 4
 X = np.random.default_rng(0).normal(size=(16, 6)).astype(np.float32)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -12,11 +14,6 @@ from tfckpt.core.inventory import ATTRIBUTES, Entry, Inventory, Role
 from tfckpt.core.name_tree import ordered, rows, tree
 from tfckpt.core.names import Names, Node, NodeKind, assign, walk
 from tfckpt.stored.formats.tf1_names import name_keys
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable
-
 
 EDGES = ("a", "_a", "__a", "b", "kernel", "depthwise_kernel", "0", "1", "x/y", "x")
 LABELS = (("dense", "dense"), ("dense_4", "dense"), ("conv", "conv"), ("head", ""), ("", ""))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 from hypothesis import given
@@ -12,9 +13,6 @@ from hypothesis import strategies as st
 
 from tfckpt.errors import PolicyError
 from tfckpt.policy import Policy, load_config, load_policy
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SELECTORS = st.lists(
     st.sampled_from(["**", "model/**", "**/bias", "a/[!x]?", r"re:model/b_(\d+)/.*", "step", "$a"]),

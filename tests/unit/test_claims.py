@@ -11,8 +11,9 @@ import re
 import signal
 import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,9 +25,6 @@ from tfckpt.errors import InUseError, SaveError
 from tfckpt.stored.commits.writer_lock import LOCK_FILE, WriterLock
 from tfckpt.stored.io.files import LocalFiles, LocalOutput
 from tfckpt.stored.io.locks import FileLock
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def failing(code: str) -> Any:

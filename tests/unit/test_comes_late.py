@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import tensorflow as tf
 from zoo.restores import BATCH, WRITERS, config, numbers, refused, same, stack, written
 
 import tfckpt
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 LATE = "no variables yet, but the checkpoint has"
 KINDS = ("tensorflow", ".weights.h5", ".h5", ".keras")

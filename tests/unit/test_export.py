@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib
 import json
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,9 +20,6 @@ import tfckpt
 from tfckpt.errors import CheckpointError, DamagedCheckpointError
 from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.formats.open import open_checkpoint
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 SCRIPT = """
 import {flavor} as keras

@@ -234,7 +234,7 @@ def no_data() -> Iterator[tuple[Any, str]]:
     yield np.full(3, "a"), "has dtype str"
 
 
-@pytest.mark.parametrize(("value", "why"), no_data())
+@pytest.mark.parametrize(("value", "why"), [*no_data()])
 def test_a_state_that_is_no_data_is_refused(value, why) -> None:
     with pytest.raises(TfckptError, match=rf"the state of Offering cannot be saved: .*{why}"):
         collect([Offering(value)])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -23,10 +25,6 @@ from zoo.restores import (
 )
 
 import tfckpt
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
 
 HOLDERS = ["attributes", "layer", "nested dict", "nested list", "list", "module"]
 
@@ -76,6 +74,15 @@ def norms(k: Any, last: str) -> Any:
     made = [k.layers.LayerNormalization(), k.layers.Dense(3), getattr(k.layers, last)()]
     model = holding(k, blocks=made)
     for layer in made:
+        layer(BATCH)
+    return model
+
+
+def listed(k: Any, order: str) -> Any:
+    """A list of two layers, made in this order."""
+    made = {name: k.layers.Dense(3) for name in order}
+    model = holding(k, blocks=[made["a"], made["b"]])
+    for layer in made.values():
         layer(BATCH)
     return model
 
@@ -181,6 +188,12 @@ EDITS = {
     "another class in a list": Edit(
         lambda k: norms(k, "LayerNormalization"), lambda k: norms(k, "BatchNormalization"),
         "index 2 is of class 'batch_normalization' in the model"),
+    **{
+        f"a list, made {new} after {old}": Edit(
+            lambda k, old=old: listed(k, old), lambda k, new=new: listed(k, new),
+            "its index in a list, but layers of one class were created in another order")
+        for old, new in (("ab", "ba"), ("ba", "ab"))
+    },
     "arguments": Edit(subtracted, lambda k: subtracted(k, "arguments"), ORDER, BOTH),
     "lines": Edit(subtracted, lambda k: subtracted(k, "lines"), ORDER, BOTH),
     "under another one's attribute": Edit(

@@ -7,7 +7,8 @@ import errno
 import logging
 import os
 import threading
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,9 +17,6 @@ from zoo.command_line import document, run
 from zoo.struck import nth, struck
 
 import tfckpt
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LEAST = {"best": 1, "monitor": "loss", "mode": "min"}
 GREATEST = [{"best": 1, "monitor": "score", "mode": "max"}, {"latest": 1}]

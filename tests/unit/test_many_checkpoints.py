@@ -5,7 +5,9 @@ from __future__ import annotations
 import collections
 import shutil
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 import tensorflow as tf
@@ -13,10 +15,6 @@ from zoo.command_line import run
 
 import tfckpt
 from tfckpt.stored.io.files import LocalFiles
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 COUNTS = (20, 40, 80)
 OPERATIONS = ("open_read", "listdir", "status", "exists", "identity", "create", "rename", "remove")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import tensorflow as tf
@@ -23,9 +24,6 @@ from tfckpt.errors import (
 from tfckpt.stored.formats.open import open_checkpoint
 from tfckpt.stored.io.explain import look, what_is
 from tfckpt.stored.io.files import LOCAL, LocalFiles
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @pytest.fixture(autouse=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 import numpy as np
@@ -17,9 +18,6 @@ from zoo.command_line import document, run
 import tfckpt
 import tfckpt.callbacks
 from tfckpt.stored.io.files import LocalFiles
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 FROZEN = 64 * 512 * 4  # bytes of a frozen kernel
 

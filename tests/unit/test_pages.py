@@ -3,21 +3,102 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import hashlib
 import re
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tensorflow as tf
 from zoo.command_line import run
-from zoo.html_page import ParsedPage
-from zoo.report_documents import HOSTILE, saved
 
 import tfckpt
+from tfckpt.core.inventory import Inventory
 from tfckpt.pages.run_page import run_page
+from tfckpt.stored.commits.discovery import CheckpointInfo
+from tfckpt.stored.commits.record_file import CommitRecord
 
 MODEL = "--model train_golden:wider"
+HOSTILE = "model/<script>alert(1)</script>\"' onload=x <!--\x1b[31m\u202e&amp;"
+NOON = 1769860800.0  # 2026-01-31, 12:00 UTC
+_OF_THE_RECORD = {"step", "epoch", "metrics", "metadata", "finite", "versions"}
+
+
+def saved(number: int, **more: Any) -> CheckpointInfo:
+    """A checkpoint of a run, with what a test says of it or of its record."""
+    head = CommitRecord(
+        number,
+        Inventory("", {}),
+        "",
+        "",
+        step=100 * number,
+        epoch=number,
+        metrics={"loss": 1 / number, "val_loss": 2 / number, "lr": 9.9e-4 / number**3},
+        finite=True,
+    )
+    recorded = {key: more.pop(key) for key in _OF_THE_RECORD & more.keys()}
+    return dataclasses.replace(
+        CheckpointInfo(
+            f"runs/a/ckpt-{number}",
+            number,
+            "committed",
+            dataclasses.replace(head, **recorded),
+            (1 << 20) + (number << 17),
+            NOON + 60 * number,
+        ),
+        **more,
+    )
+
+
+class ParsedPage(HTMLParser):
+    """Every element with its attributes, and all text by the element it stands in."""
+
+    def __init__(self, content: str) -> None:
+        super().__init__()
+        self.content = content
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[tuple[str, str]] = []
+        self.rows: dict[str, list[str]] = {}  # id of a row → the text of its cells
+        self.heads: list[str] = []
+        self._row: list[str] | None = None
+        self.feed(content)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        self.elements.append((tag, found))
+        if tag == "tr":
+            self._row = self.rows.setdefault(found["id"], []) if "id" in found else None
+        elif tag in ("td", "th") and self._row is not None:
+            self._row.append("")
+        elif tag == "th":
+            self.heads.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "table":
+            self._row = None
+
+    def handle_data(self, data: str) -> None:
+        tag = self.elements[-1][0] if self.elements else ""
+        self.texts.append((tag, data))
+        if tag in ("style", "script"):
+            return
+        if self._row:
+            self._row[-1] += data
+        elif tag == "th" and not self._row:
+            self.heads[-1] += data.strip()
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+    def words(self) -> str:
+        return " ".join(text for tag, text in self.texts if tag not in ("style", "script"))
+
+    def cell(self, name: str, head: str) -> str:
+        """What stands in the row of a value below a heading."""
+        return self.rows[name][self.heads.index(head)].strip()
 
 
 @pytest.mark.usefixtures("place")

@@ -9,7 +9,7 @@ import math
 import re
 import tracemalloc
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
@@ -17,12 +17,9 @@ from zoo.entries import layer, sequence
 
 import tfckpt
 from tfckpt.core.inventory import LIST, Container, Entry, Inventory, Layer, Ordered, Role
-from tfckpt.planning import make_plan, render_text, union_of
+from tfckpt.planning import Plan, make_plan, render_text, union_of
 from tfckpt.policy import Policy
 from tfckpt.policy.adapt import PlanContext
-
-if TYPE_CHECKING:
-    from tfckpt.planning import Plan
 
 KNOWN = PlanContext(
     {"old": ("a", "b", "c"), "new": ("c", "d", "a", "e"), "far": ("x", "y", "z", "w")},

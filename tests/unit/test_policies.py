@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -10,15 +11,10 @@ from zoo.entries import weights
 from zoo.schema import accepts
 
 from tfckpt.core.inventory import Inventory
-from tfckpt.errors import PolicyError
+from tfckpt.errors import PolicyError, Problem
 from tfckpt.planning import make_plan, union_of
 from tfckpt.policy import Policy, Source, load_config, load_policy
 from tfckpt.policy.yaml_loader import MAX_BYTES, MAX_DEPTH, MAX_VALUES, parse
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tfckpt.errors import Problem
 
 
 def write(directory: Path, text: str, name: str = "config.yaml") -> Path:

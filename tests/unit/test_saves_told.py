@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 import numpy as np
@@ -17,9 +18,6 @@ from zoo.fits import X, Y, fit, saved
 import tfckpt
 import tfckpt.callbacks
 from tfckpt.stored.commits import record_file
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 BY_VAL_LOS = {"best": 1, "monitor": "val_los", "mode": "min"}
 BY_LOSS = [{"best": 1, "monitor": "loss", "mode": "min"}]
@@ -128,13 +126,6 @@ def test_a_manager_of_a_remote_directory() -> None:
     assert float(model.a) == 5.0
     with pytest.raises(ValueError, match="gs://bucket/ckpt"):  # it has no directory
         tfckpt.Checkpoint(v=tf.Variable(1.0)).save("memory://ckpt")
-
-
-def test_checkpoints_of_another_name_are_named_where_none_is_found(tmp_path, caplog) -> None:
-    saves(manager_of(tmp_path, checkpoint_name="model"), 1)
-    assert manager_of(tmp_path).restore_or_initialize() is None
-    assert f"no checkpoint named 'ckpt' to restore\n  {tmp_path} holds 'model-1'" in caplog.text
-    assert "`checkpoint_name: model`" in caplog.text
 
 
 # What `fit` and a loop are told of their saves

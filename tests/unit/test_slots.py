@@ -12,7 +12,7 @@ from zoo.restores import WRITERS, same, stack, written
 
 import tfckpt
 from tfckpt.core.inventory import Entry, Inventory, Role
-from tfckpt.live.building import build_for
+from tfckpt.live.built_optimizers import build_for
 from tfckpt.live.inventory import collect
 from tfckpt.planning import Status, make_plan
 from tfckpt.policy import Policy

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -13,9 +14,6 @@ import pytest
 from zoo.restores import BATCH, WRITERS, refused, same, stack, written
 
 import tfckpt
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CAST = {"on_dtype_mismatch": "cast", "on_missing": "warn", "on_unexpected": "ignore"}
 

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 import tensorflow as tf
 from zoo.command_line import document, run
+from zoo.values import read
 
 import tfckpt
 from tfckpt.core.distance import Distance, difference
 from tfckpt.tools.statistics import BINS, statistics
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 RANDOM = np.random.default_rng(6)
 ONE, OTHER = RANDOM.normal(size=(2, 6, 4)).astype("float32")
@@ -70,6 +69,13 @@ def test_inspect_diff_and_export(runs: Path, flavour: Any) -> None:
     assert only.kind.value == "value"
     assert np.isclose(live.distances[only.a.name, only.b.name].largest, 0.5)
     assert tfckpt.diff(path, model).not_compared > 0  # without `values`, no content is compared
+
+    trained, new = flavour.optimizers.Adam(), flavour.optimizers.Adam()
+    trained.build(model.trainable_variables)
+    path = tfckpt.Checkpoint(model=model, optimizer=trained).write(runs / "trained")
+    before = read(new)
+    assert tfckpt.diff(path, {"model": model, "optimizer": new}, values=True).same
+    assert len(read(new)) == len(before)  # what was built to compare is taken back
 
     source = runs / "ckpt-1"
     arrays = np.load(tfckpt.export(source, runs / "w.npz"))

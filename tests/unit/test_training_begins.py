@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -13,10 +15,6 @@ from zoo.fits import STEPS, X, Y, fit, runs_of, stop
 
 import tfckpt
 import tfckpt.callbacks
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 WEIGHTS = "weights only: a new training begins"
 VALUES = "weights and optimizer: a new training begins"

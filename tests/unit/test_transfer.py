@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import threading
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +15,6 @@ from tfckpt.errors import DamagedCheckpointError
 from tfckpt.stored.bundles import read
 from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.io.files import LocalFiles
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SIZES = {"a": 3, "b": 2_000_003, "c": 5, "d": 0, "e": 400_000, "f": 70_000, "g": 1, "h": 900_001}
 CONTENT = {

@@ -5,7 +5,8 @@ Neither Keras has a vocabulary in TensorFlow's checkpoints or in ``.weights.h5``
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,9 +16,6 @@ from zoo.restores import config, holding, refused, same, written
 
 import tfckpt
 from tfckpt.planning import Severity, Status
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 OLD, NEW = ["red", "green", "blue", "grün"], ["green", "red", "blue", "grün"]
 SAMPLE = ["red", "blue", "violet", "green", "grün"]

@@ -8,9 +8,10 @@ import io
 import logging
 import signal
 import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -18,9 +19,6 @@ import tensorflow as tf
 import tfckpt
 from tfckpt.live.workers import Workers
 from zoo.workers import config
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LATE = 11.0  # seconds, longer than the others wait
 

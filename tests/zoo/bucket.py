@@ -6,13 +6,11 @@ There are no directories, and nothing is created only if it is absent.
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import fsspec
+import pytest
 from fsspec.implementations.memory import MemoryFileSystem
-
-if TYPE_CHECKING:
-    import pytest
 
 _numbers = itertools.count()
 

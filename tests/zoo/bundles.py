@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+
+import numpy as np
 
 from tfckpt.core.dtypes import dtype_name
 from tfckpt.stored.bundles.bundle import data_path, index_path
 from tfckpt.stored.bundles.write import Shard, encode_index
-from tfckpt.stored.io.files import SCRATCH
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    import numpy as np
-
-    from tfckpt.stored.io.files import Files
+from tfckpt.stored.io.files import SCRATCH, Files
 
 
 def write_data(

@@ -16,15 +16,13 @@ import socket
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from zoo.forkserver import ForkServer, Outcome
+from zoo.forkserver import ForkServer, Outcome
 
 PRELOAD = ("tensorflow", "keras", "tf_keras", "tfckpt", "zoo.workers")
 FLAVOURS = ("keras", "tf_keras")

@@ -6,15 +6,13 @@ import contextlib
 import io
 import json
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jsonschema
 
 from tfckpt.cli.main import main
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "docs" / "schemas"
 

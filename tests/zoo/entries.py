@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from tfckpt.core.inventory import SEQUENCE, Container, Entry, Layer, Role
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 
 def weights(**layers: Mapping[str, tuple[int, ...]]) -> list[Entry]:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 import tfckpt
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 X = np.linspace(-1, 1, 48, dtype=np.float32).reshape(12, 4)
 Y = np.stack([X.sum(1), X.prod(1)], 1)

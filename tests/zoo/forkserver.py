@@ -25,13 +25,11 @@ import tempfile
 import threading
 import time
 import traceback
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from typing_extensions import Self
+from typing_extensions import Self
 
 TESTS = Path(__file__).resolve().parent.parent
 SHOWN = 100_000  # characters of a child's output, the last ones

@@ -6,14 +6,12 @@ It is held in the thread that writes, before anything is written.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
+
+import pytest
 
 from tfckpt.stored.io.files import LocalFiles
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pytest
 
 PATIENCE = 60.0  # seconds after which a test that hangs fails instead
 

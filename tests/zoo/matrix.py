@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from collections.abc import Callable
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -24,9 +25,6 @@ from zoo import models, optimizers
 from zoo.models import WIDTH
 from zoo.values import variables
 from zoo.variables import inner
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 KERAS = {"keras3": keras, "tf_keras": tf_keras}
 OTHER = {"keras3": "tf_keras", "tf_keras": "keras3"}

@@ -6,7 +6,8 @@ import contextlib
 import logging
 import textwrap
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +15,6 @@ import yaml
 
 import tfckpt
 from zoo.variables import inner
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 
 def pasted(path: str, model: Any) -> tfckpt.RestoreReport:

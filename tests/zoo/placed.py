@@ -16,8 +16,9 @@ import random
 import sys
 import tempfile
 import types
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -25,9 +26,6 @@ import tensorflow as tf
 from zoo.programs import sequence, shuffled
 from zoo.start import ARRAYS, BATCH, Start
 from zoo.stopped import SAID, squared
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 PLACE: Any = None  # of a root
 

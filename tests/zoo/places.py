@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 NOW = 1_700_000_000.0
 CONTROLS = "a\x1b[31m\u202e"  # a name that would color what follows, and turn it round

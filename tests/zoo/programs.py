@@ -6,18 +6,25 @@ are, where they are killed, and what comes of it, says ``zoo/resumed``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from zoo.start import ARRAYS, BATCH, SAMPLES, STEPS, VALIDATION, X, Y, digest, variables_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from zoo.start import Program, Start
-
+from zoo.start import (
+    ARRAYS,
+    BATCH,
+    SAMPLES,
+    STEPS,
+    VALIDATION,
+    Program,
+    Start,
+    X,
+    Y,
+    digest,
+    variables_of,
+)
 
 # Kinds of data
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -11,13 +12,20 @@ import tensorflow as tf
 import tfckpt
 from zoo.kinds.judge import KINDS, values_of
 from zoo.programs import shuffled
-from zoo.start import ARRAYS, BATCH, EPOCHS, SAMPLES, SAVE_FREQ, STEPS, VALIDATION, X, Y, digest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from zoo.start import Program, Start
-
+from zoo.start import (
+    ARRAYS,
+    BATCH,
+    EPOCHS,
+    SAMPLES,
+    SAVE_FREQ,
+    STEPS,
+    VALIDATION,
+    Program,
+    Start,
+    X,
+    Y,
+    digest,
+)
 
 # Loops of one's own
 

@@ -11,18 +11,14 @@ import datetime
 import itertools
 import random
 import types
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from zoo.programs import shuffled
-from zoo.start import ARRAYS, BATCH, X, Y
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from zoo.start import Program, Start
+from zoo.start import ARRAYS, BATCH, Program, Start, X, Y
 
 COUNT = 0  # that a callback counts on
 SHARED = {"count": 0}

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import tfckpt
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 WRITERS = pytest.mark.parametrize("writer", [tf.train, tfckpt], ids=["tensorflow", "tfckpt"])
 BATCH = np.linspace(-1, 1, 6, dtype="float32").reshape(2, 3)

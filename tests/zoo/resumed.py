@@ -21,20 +21,16 @@ import importlib
 import re
 import sys
 import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from zoo import programs as of
 from zoo import programs_around as around
 from zoo import programs_held as held
 from zoo.forkserver import ForkServer
-from zoo.start import SAVE_FREQ, STEPS, Start
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from zoo.start import Place, Program
+from zoo.start import SAVE_FREQ, STEPS, Place, Program, Start
 
 FLAVOURS = ("keras", "tf_keras")
 PRELOAD = ("tensorflow", "keras", "tf_keras", "tfckpt", "zoo.resumed")

@@ -16,13 +16,11 @@ import subprocess
 import sys
 import threading
 import urllib.request
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from typing_extensions import Self
+from typing_extensions import Self
 
 TESTS = Path(__file__).resolve().parent.parent
 CONTROL = "/--control--"

@@ -15,7 +15,9 @@ import logging
 import os
 import signal
 import weakref
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -23,12 +25,7 @@ import tensorflow as tf
 import tfckpt
 import tfckpt.callbacks
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    Program = Callable[["Start"], None]
-
+Program = Callable[["Start"], None]
 SAMPLES, BATCH, STEPS = 14, 4, 4  # the last batch of an epoch is shorter
 EPOCHS = 3
 SAVE_FREQ = 2  # batches, or calls of a step with `steps_per_execution`

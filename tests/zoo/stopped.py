@@ -9,23 +9,19 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import random
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from zoo.forkserver import ForkServer
 from zoo.programs import augmented, samples, shuffled
 from zoo.start import ARRAYS, BATCH, VALIDATION, Place, Start, X, Y, digest, variables_of
 
-if TYPE_CHECKING:
-    import random
-
-    from zoo.forkserver import ForkServer
-
-    Words = tuple[str, ...]
-
+Words = tuple[str, ...]
 SAID = (
     *("not exact", "is reset", "are reset", "reads its epoch again", "is not saved"),
     *("draws other numbers in later epochs", "nor a repeated"),

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 def inner(variable: Any) -> tf.Variable:

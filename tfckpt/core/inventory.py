@@ -97,6 +97,7 @@ class Layer(NamedTuple):
         beside: of a live layer, whether one of its class and shapes is on another branch.
         path: its canonical path, where containers are aligned.
         shapes: of the weights below it, where containers are aligned.
+        trainable: whether it is not frozen, if that is known.
     """
 
     place: str
@@ -111,6 +112,7 @@ class Layer(NamedTuple):
     beside: bool = False
     path: str = ""
     shapes: tuple[Shape | None, ...] = ()
+    trainable: bool | None = None
 
 
 class Container(NamedTuple):
@@ -136,7 +138,8 @@ class Ordered(NamedTuple):
     """A value of a layer, in the order in which Keras lists them.
 
     ``path`` is the variable's own path, ``bidirectional/forward_lstm/lstm_cell/kernel``, ``""`` if
-    unknown; ``frozen``, whether a live layer would train it if it were not frozen.
+    unknown; ``frozen``, whether a live layer would train it if it were not frozen, and of an
+    optimizer's, whether it could be of another variable if others had been frozen.
     """
 
     name: str

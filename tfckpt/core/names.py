@@ -100,6 +100,7 @@ class Node:
         given: whether a user chose the layer's name, if that is known.
         settings: digest of a layer's configuration.
         beside: whether a layer like it is on another branch of a functional model.
+        trainable: whether a layer is not frozen, if that is known.
         role: for a value.
         value: an object of the caller, returned with the name.
         layers: the layers of a sequence, in order.
@@ -121,6 +122,7 @@ class Node:
     given: bool | None = None
     settings: str = ""
     beside: bool = False
+    trainable: bool | None = None
     role: Role = Role.WEIGHT
     value: Any = None
     layers: list[Node] = dataclasses.field(default_factory=list)
@@ -487,6 +489,7 @@ def _row(place: str, node: Node, wires: Mapping[int, tuple[str, str]] | None = N
         *(wires or {}).get(id(node), ("", "")),
         node.settings,
         node.beside,
+        trainable=node.trainable,
     )
 
 

@@ -79,6 +79,7 @@ class OptimizerClass(NamedTuple):
 
 
 OF_TF1 = f"{OPTIMIZER}/tf1/"  # what an optimizer of TF1 left in a file, followed by its key
+OF_SEVERAL = "multi_optimizer"  # no file of TensorFlow's has the optimizers in it
 AVERAGE = "moving_average"  # of the weights, which any optimizer may have
 # Slots that depend on the settings, and are right at zero beside others that are not.
 ACCUMULATED = "accumulated_gradient"
@@ -89,7 +90,7 @@ OPTIMIZERS: Mapping[str, OptimizerClass] = MappingProxyType(
     {
         **dict.fromkeys(("adadelta", "adagrad", "adagrad_da"), OptimizerClass()),
         **dict.fromkeys(("adam", "adamax", "ftrl", "lamb", "lion", "momentum"), OptimizerClass()),
-        **dict.fromkeys(("muon", "proximal_adagrad"), OptimizerClass()),
+        **dict.fromkeys((OF_SEVERAL, "muon", "proximal_adagrad"), OptimizerClass()),
         # tf_keras writes the zeros that it keeps for vectors into none of Keras's files.
         "adafactor": OptimizerClass(more=("r", "c")),
         "adam_w": OptimizerClass(like="adam"),
@@ -112,6 +113,20 @@ def begins_as_weights(slot: str, cls: str) -> bool:
     (True, False)
     """
     return slot == AVERAGE or (cls in OPTIMIZERS and slot in OPTIMIZERS[cls].copies)
+
+
+def is_another_class(one: str, other: str) -> bool:
+    """Whether equal slots mean something else in optimizers of two classes, ``""`` if unknown.
+
+    A class whose slots begin as copies of the weights is no unknown one.
+
+    >>> is_another_class("adam", "adam_w"), is_another_class("", "schedule_free_adam_w")
+    (False, True)
+    """
+    both = [OPTIMIZERS.get(name, OptimizerClass()) for name in (one, other)]
+    if one and other:
+        return (both[0].like or one) != (both[1].like or other)
+    return any(known.copies for known in both)
 
 
 def optimizer_class(name: str) -> str:

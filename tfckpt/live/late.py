@@ -131,9 +131,10 @@ def awaiting(prepared: Prepared) -> tuple[Prepared, Late | None]:
     holding = {name.rpartition("/")[0] for name in names}
 
     def waits(step: Step) -> bool:
+        if step.status is not Status.UNEXPECTED:
+            return False
         at = next((at for at in ancestors(step.source) if at in plain), "")
-        lazy = bool(at) and (source.resumes or at not in holding)
-        return lazy and step.status is Status.UNEXPECTED and late.waits_for(step.source)
+        return bool(at) and (source.resumes or at not in holding) and late.waits_for(step.source)
 
     awaited = late.awaited = {step.source for step in prepared.plan.steps if waits(step)}
     if not awaited:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import tensorflow as tf
 
 from tfckpt.core.inventory import Role, snake_case
@@ -36,13 +35,11 @@ from tfckpt.core.optimizer_names import (
 from tfckpt.live.flavors import flavor_of, has_named_slots, is_optimizer, is_v1
 from tfckpt.live.private import tf_keras
 from tfckpt.live.private.tensorflow import OF_OPTIMIZERS, Sharded, Trackable
-from tfckpt.live.variables import in_parts, is_variable, parts, raw
+from tfckpt.live.variables import in_parts, is_variable, raw
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from tfckpt.live.inventory import Live
     from tfckpt.live.tree import Tree
-    from tfckpt.planning import Plan
 
 
 def describe(tree: Tree, optimizer: Any, node: Node) -> None:
@@ -199,32 +196,19 @@ def _scalar(tree: Tree, node: Node, attribute: str, variable: Any) -> None:
         node.children.append((name, child))
 
 
-# tf_keras stores the schedule's value at this step, which the code does not set.
-_COMPUTED = "current_learning_rate"
+def is_built(optimizer: Any, path: str, live: Live) -> bool:
+    prefix = path + "/"
+    entries = live.inventory.entries.items()
+    return says_built(optimizer) or any(e.of and name.startswith(prefix) for name, e in entries)
 
 
-def settings_of(plan: Plan, variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Name → current value of each hyperparameter that the plan assigns."""
-    return {
-        step.name: _number(variables[step.name])
-        for step in plan.assignments
-        if step.live is not None
-        and step.live.role is Role.HYPERPARAMETER
-        and step.live.shape == ()
-        and not step.name.endswith(f"/{_COMPUTED}")
-    }
+def says_built(optimizer: Any) -> bool:
+    # tf_keras's legacy optimizers have no such flag, and can be built any number of times.
+    return bool(getattr(optimizer, "built", False)) or bool(getattr(optimizer, "_built", False))
 
 
-def replaced(before: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Name → old and new value of those that have changed."""
-    pairs = {name: (value, _number(variables[name])) for name, value in before.items()}
-    return {
-        name: (float(str(old)), float(str(new)))  # 0.1 of float32 is 0.1
-        for name, (old, new) in pairs.items()
-        if not np.array_equal(old, new, equal_nan=True)
-    }
-
-
-def _number(variable: Any) -> Any:
-    first = next(iter(parts(raw(variable))))
-    return np.asarray(first.read_value())[()]
+def trained_in(at: str, live: Live) -> dict[str, Any]:
+    """The variables that the optimizer has slots for by name, in the order of their slots."""
+    entries = live.inventory.entries.items()
+    seen = dict.fromkeys(e.of for name, e in entries if e.of and name.startswith(at + "/"))
+    return {name: live.variables[name] for name in seen if name in live.variables}

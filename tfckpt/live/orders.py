@@ -1,9 +1,8 @@
 """The orders in which Keras lists variables, for files that store values by position.
 
 They follow Keras's own writers: ``save_own_variables`` of both flavors and the HDF5 format of
-Keras 2 (keras/src/saving/saving_lib.py, tf_keras/src/saving/legacy/hdf5_format.py), as if no layer
-were frozen: a file does not tell which layers were. A layer with its own way of writing has no
-order.
+Keras 2 (keras/src/saving/saving_lib.py, tf_keras/src/saving/legacy/hdf5_format.py); for layers as
+if none were frozen. A layer with its own way of writing has no order.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _MERGED = "lora_"
 
 
 def own_orders(tree: Tree, named: Names) -> Orders:
-    """Path of each layer, and of each optimizer with a known order → its own values."""
+    """Path of each layer, and of each optimizer → its own values."""
     names = {id(value.node): value.name for value in named.values}
     found: Orders = {}
     for layer, node, flavor in tree.layers:
@@ -41,8 +40,10 @@ def own_orders(tree: Tree, named: Names) -> Orders:
             _add(found, at, _own(layer), tree, names)
     for optimizer, node in tree.optimizers:
         at = named.paths.get(id(node))
-        if at is not None and not is_v1(optimizer) and _trains_surely(tree, node):
-            _add(found, at, _state(optimizer), tree, names)
+        if at is not None and not is_v1(optimizer):
+            state = _state(optimizer)
+            unsure = () if _trains_surely(tree, node) else {id(raw(each)) for each in state}
+            _add(found, at, state, tree, names, frozen=unsure)
     return found
 
 
@@ -132,7 +133,7 @@ def _writes_plainly(layer: Any, flavor: Flavor) -> bool:
 def _trains_surely(tree: Tree, node: Node) -> bool:
     """Whether an optimizer with these slots can only have been that of the same variables.
 
-    A file does not say which were frozen; but one of another shape cannot have been trained.
+    A variable of another shape cannot have been trained in place of one of these.
     """
     mine = {id(slot.of) for slot in node.slots}
     every = [(id(tree.variable(v)), v) for layer, _, _ in tree.layers for v in trainable_of(layer)]

@@ -19,6 +19,7 @@ from tfckpt.core.builds import Builds, LayerBuild
 from tfckpt.core.inventory import Role
 from tfckpt.errors import NotBuiltError
 from tfckpt.live.flavors import flavor_of, has_named_slots
+from tfckpt.live.optimizers import trained_in
 from tfckpt.live.private import building as private
 from tfckpt.live.private.either_keras import others_of, trainable_in_modules, trainable_of
 from tfckpt.live.variables import is_variable, parts, path, raw
@@ -104,13 +105,6 @@ def trainables(layer: Any) -> Iterator[Any]:
     """The variables of a layer itself that may be trained now."""
     variables = (*trainable_of(layer), *trainable_in_modules(layer))
     return (each for each in variables if layer.trainable and each.trainable)
-
-
-def trained_in(at: str, live: Live) -> dict[str, Any]:
-    """The variables that the optimizer has slots for by name, in the order of their slots."""
-    entries = live.inventory.entries.items()
-    seen = dict.fromkeys(e.of for name, e in entries if e.of and name.startswith(at + "/"))
-    return {name: live.variables[name] for name in seen if name in live.variables}
 
 
 # What a restore builds
@@ -251,22 +245,6 @@ def strategy_of(variables: Iterable[Any]) -> Any:
     inner = (raw(each) for each in variables if is_variable(each))
     known = (getattr(each, "distribute_strategy", None) for each in inner)
     return next(filter(None, known), None) or tf.distribute.get_strategy()
-
-
-def trained_before(
-    at: str, plan: Plan, live: Live, recorded: Mapping[str, Builds]
-) -> tuple[dict[str, Any], frozenset[str]]:
-    """Name → variable that an optimizer trained before the save, in its order; None if it is gone.
-
-    And the names of what it could have trained, and did not. Both empty if nothing says so.
-    """
-    builds = [*recorded.values()]
-    names = builds[0].optimizers.get(at, ()) if len(builds) == 1 else ()
-    if not names:
-        return {}, frozenset()
-    moved = {step.source: step.name for step in plan.steps if step.source and step.name}
-    found = {(now := moved.get(name, name)): live.variables.get(now) for name in names}
-    return found, frozenset(moved.get(name, name) for name in builds[0].untrained)
 
 
 def ancestors(name: str) -> Iterator[str]:

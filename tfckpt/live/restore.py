@@ -21,11 +21,10 @@ from tfckpt.live import building, outputs
 from tfckpt.live.adapt import plan_context
 from tfckpt.live.addresses import addresses
 from tfckpt.live.apply import Undo, apply, check_values
-from tfckpt.live.building import initial_values
+from tfckpt.live.built_optimizers import build_optimizers, initial_values, replaced, settings_of
 from tfckpt.live.inventory import Live, collect, ungraphed
 from tfckpt.live.late import assigned_by_tensorflow, awaiting
-from tfckpt.live.optimizers import replaced, settings_of
-from tfckpt.live.rebuild import Building, build_layers, trained_before
+from tfckpt.live.rebuild import Building, build_layers
 from tfckpt.live.turns import live_objects
 from tfckpt.live.variables import as_int
 from tfckpt.live.vocabularies import derive_again
@@ -264,15 +263,8 @@ def _with_built(
         now = build_layers(plan, live, recorded, built, walk)
         if now is not live:
             plan, live = planned(now), now
-    if slots := building.waiting_slots(plan):
-        trained = {path: trained_before(path, plan, live, recorded) for path in live.optimizers}
-        if unbuilt := building.unbuilt_optimizers(live, slots, trained):
-            built.begins(live)
-            for optimizer, variables in unbuilt:
-                building.build_for(optimizer, variables)
-            live = dataclasses.replace(walk(), unbuilt=live.unbuilt)
-            plan = planned(live)
-    return plan, live
+    now = build_optimizers(plan, live, recorded, built, walk)
+    return (plan, live) if now is live else (planned(now), now)
 
 
 def _planned(

@@ -103,8 +103,9 @@ class Traits:
 
     def __init__(self, tree: Tree) -> None:
         given = given_names(tree)
-        for _, node, _ in tree.layers:
+        for layer, node, _ in tree.layers:
             node.given = not node.base or id(node) in given
+            node.trainable = bool(layer.trainable)
         self._attributes = [(node, _attributes(layer)) for layer, node, _ in tree.layers]
         self._functional = [_taken(tree, *found) for found in _functional(tree)]
 

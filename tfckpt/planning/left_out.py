@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from tfckpt.core.inventory import Role
 from tfckpt.core.text import FOLD, listed, printable
-from tfckpt.planning.checks.one_sided import ONE_SIDED
+from tfckpt.planning.checks.one_sided import ADAPTERS_HINT, ONE_SIDED, is_adapter
 from tfckpt.planning.checks.step import ASSIGNED, SAVE_COUNTER, Severity, Status
-from tfckpt.planning.checks.unmatched import ADAPTERS_HINT, is_adapter
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence

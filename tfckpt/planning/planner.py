@@ -24,7 +24,8 @@ from tfckpt.core.gc_pause import gc_paused
 from tfckpt.core.inventory import Role
 from tfckpt.planning.adaptation.pipeline import Adaptations
 from tfckpt.planning.checks.comparison import Comparison
-from tfckpt.planning.checks.one_sided import OF_OPTIMIZERS, kind, with_new_factors
+from tfckpt.planning.checks.one_sided import OF_OPTIMIZERS, is_adapter, kind, with_new_factors
+from tfckpt.planning.checks.optimizers import Optimizers
 from tfckpt.planning.checks.step import (
     SAVE_COUNTER,
     Severity,
@@ -34,7 +35,7 @@ from tfckpt.planning.checks.step import (
     coverage,
     is_save_counter,
 )
-from tfckpt.planning.checks.unmatched import Unmatched, is_adapter
+from tfckpt.planning.checks.unmatched import Unmatched
 from tfckpt.planning.ema import Averages
 from tfckpt.planning.matching.layers import Layers
 from tfckpt.planning.matching.routing import Route, Router
@@ -102,7 +103,9 @@ class _Planning:
         if policy.adapt:
             adaptations = Adaptations(policy, self._renames, stored, live, known or PlanContext())
         self._adaptations = adaptations
-        self._comparison = Comparison(policy, stored, live, self._layers, adaptations)
+        self._optimizers = optimizers = Optimizers(policy, stored, live)
+        both = policy, stored, live, self._layers
+        self._comparison = Comparison(*both, adaptations, optimizers=optimizers)
         self._expected = Rules(policy, "expect_missing"), Rules(policy, "expect_unexpected")
         self._reset, self._kept = by_role(policy)
         # stored values that go to the live value of the same name, which no other one maps to
@@ -141,7 +144,7 @@ class _Planning:
         if len(self._steps) > len(self._straight):  # those are in order
             self._steps.sort(key=_order)
         steps = with_new_factors(self._steps, self._policy)
-        self._steps = self._comparison.optimizers.decide(steps, self._policy)
+        self._steps = self._optimizers.decide(steps)
         problems = (
             *self._idle_rules(routes),
             *coverage(self._policy, self._steps, self._stored, self._live),
@@ -152,7 +155,8 @@ class _Planning:
     @cached_property
     def _unmatched(self) -> Unmatched:
         rules = self._drop, *self._expected
-        return Unmatched(self._policy, self._stored, self._live, self._layers, rules)
+        both = self._policy, self._stored, self._live, self._layers
+        return Unmatched(*both, rules, optimizers=self._optimizers)
 
     def _routes(self) -> list[Route]:
         """Where each stored value goes, except those that are dropped at once.

@@ -89,7 +89,8 @@ class OptimizerRules(Model):
     section: ClassVar[str] = "policy.optimizer"
 
     slots: Literal["restore", "reset"] = "restore"
-    """Momentums and other slots: restore them, or reset them as in a new optimizer."""
+    """Momentums and other slots: restore them (written out, by index, as what is frozen now was
+    frozen then), or reset them as in a new optimizer."""
     iterations: Literal["restore", "reset"] = Field(
         default_factory=lambda data: data.get("slots", "restore")
     )

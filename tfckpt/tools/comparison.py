@@ -310,8 +310,9 @@ def _with_live(
     values: bool,
 ) -> tuple[_Side, _Side]:
     from tfckpt.live.arguments import OBJECTS, check_arguments
-    from tfckpt.live.building import build_for, unbuilt_optimizers
+    from tfckpt.live.built_optimizers import build_for, unbuilt_optimizers
     from tfckpt.live.inventory import collect
+    from tfckpt.live.rebuild import Building
     from tfckpt.live.variables import raw
 
     many = isinstance(live_objects, Mapping)
@@ -322,6 +323,8 @@ def _with_live(
     entries = stored.inventory.entries
     slots = {name: entry.of for name, entry in entries.items() if entry.of}
     if unbuilt := unbuilt_optimizers(live, slots):
+        built = stack.enter_context(Building(functools.partial(collect, objects), always=True))
+        built.begins(live)
         for optimizer, variables in unbuilt:
             build_for(optimizer, variables)
         live = collect(objects)

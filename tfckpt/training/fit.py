@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import NotBuiltError, RefusedError, TfckptError
 from tfckpt.live import data, generators
-from tfckpt.live.building import build_by_evaluation, build_by_step, build_compiled
+from tfckpt.live.building import build_by_evaluation, build_by_step
+from tfckpt.live.built_optimizers import build_compiled
 from tfckpt.live.flavors import has_own_step
 from tfckpt.live.private import fit, tf_data
 from tfckpt.live.private.runtime import global_seed

@@ -7,7 +7,8 @@ whoever wrote the file.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -21,9 +22,6 @@ from zoo.values import equal, fill
 from zoo.variables import distinguish
 
 import tfckpt
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 
@@ -67,6 +65,7 @@ def layer(name, *arguments, shape=(4, 4, 2)):
 
 LEGACY = tf_keras.optimizers.legacy
 SCHEDULE = keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.9)
+OF_CONV = "_kernel" if hasattr(keras.layers.Conv2D, "kernel") else "kernel"  # as in Keras 3.1
 IN_K3, IN_OLD = "model/_operations/1/", "model/layer_with_weights-0/"
 KEYS = {
     "model/a/kernel": [  # F1: for each way to build a model
@@ -79,7 +78,7 @@ KEYS = {
         Key(tf_keras, solved, f"{IN_OLD}kernel"),
         Key(tf_keras, beside, f"{IN_OLD}kernel"),
         # F5: for each private attribute
-        Key(keras, layer("Conv2D", 2, 2), f"{IN_K3}_kernel"),
+        Key(keras, layer("Conv2D", 2, 2), f"{IN_K3}{OF_CONV}"),
         Key(keras, layer("DepthwiseConv2D", 2), f"{IN_K3}kernel"),
         Key(tf_keras, layer("DepthwiseConv2D", 2), f"{IN_OLD}depthwise_kernel"),
         Key(keras, layer("EinsumDense", "abcd,de->abce", (4, 4, 3)), f"{IN_K3}_kernel"),

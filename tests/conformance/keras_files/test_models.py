@@ -15,7 +15,7 @@ import tf_keras
 from zoo import saved
 from zoo.models import dense, stack
 from zoo.optimizers import compiled
-from zoo.values import FORMATS, equal, fill, save, untouched
+from zoo.values import FORMATS, equal, fill, read, save, untouched
 
 import tfckpt
 from tfckpt.errors import DamagedCheckpointError, RefusedError
@@ -171,16 +171,31 @@ def test_a_frozen_layer_inside_another_shifts_no_value(frozen, tmp_path):
     assert equal(written, model)
 
 
-@pytest.mark.parametrize("suffix", [".weights.h5", ".keras"])
-def test_an_optimizer_that_does_not_train_all_says_what_to_do(suffix, tmp_path):
-    written, model = (
-        compiled(chain(keras, None, None, frozen=0), keras.optimizers.Adam()) for _ in range(2)
-    )
-    path = save(fill(1, written), tmp_path, suffix)
-    with pytest.raises(RefusedError, match=r"(?s)layers are\s+frozen.*unfreeze.*slots: reset"):
-        tfckpt.restore(path, model)
-    tfckpt.restore(path, model, policy={"optimizer": RESET, "on_unexpected": "ignore"})
-    assert equal(written, model)
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_slots_beside_frozen_layers_go_where_keras_loads_them(flavour, suffix, tmp_path):
+    """A whole model's configuration says what was frozen; for weights alone a policy says it."""
+
+    def build(frozen, seed):
+        model = compiled(chain(flavour, "a", "b", "c", frozen=frozen), flavour.optimizers.Adam())
+        return fill(seed, model, model.optimizer)
+
+    written = build(0, 1)
+    path = save(written, tmp_path, suffix)
+    if suffix == ".weights.h5":
+        with pytest.raises(RefusedError, match=r"(?s)which\s+layers were frozen.*slots: restore"):
+            tfckpt.restore(path, build(0, 2))
+    for frozen, known in ((0, True), (2, suffix == ".weights.h5" or None), (None, None)):
+        model, beside = build(frozen, 2), build(frozen, 2)
+        if not known and (flavour is keras or suffix == ".keras"):  # else no slots are in it
+            with untouched(model, model.optimizer), pytest.raises(RefusedError, match="slots"):
+                tfckpt.restore(path, model, optimizer={"slots": "restore"})
+        elif known:
+            tfckpt.restore(path, model, optimizer={"slots": "restore"})
+            if suffix == ".weights.h5":
+                beside.load_weights(path)
+                assert all(map(np.array_equal, read(model.optimizer), read(beside.optimizer)))
+            elif flavour is keras or suffix == ".keras":
+                assert all(map(np.array_equal, read(model.optimizer), read(written.optimizer)))
 
 
 @pytest.mark.parametrize("suffix", FORMATS)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -10,10 +12,6 @@ import pytest
 
 import tfckpt
 import tfckpt.callbacks
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 X = np.random.default_rng(5).random((16, 4)).astype("float32")
 Y = X.sum(1, keepdims=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -10,9 +11,6 @@ import pytest
 from zoo.fits import STEPS, X, Y
 
 import tfckpt
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SAID = "so a resumed training is not exact; pass the model to the run"
 

@@ -8,8 +8,9 @@ import itertools
 import operator
 import random
 import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 import numpy as np
@@ -21,9 +22,6 @@ from zoo.fits import STEPS, X, Y, stop
 import tfckpt
 import tfckpt.callbacks
 from tfckpt.stored.commits import record_file
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 EPOCHS = 4
 

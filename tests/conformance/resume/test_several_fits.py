@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -20,10 +22,6 @@ from zoo.stopped import stopped_twice, train
 
 import tfckpt
 import tfckpt.callbacks
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 AGAIN = "the last `fit` of this model was interrupted: this one resumes from the last save"
 

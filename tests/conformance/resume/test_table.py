@@ -8,15 +8,12 @@ place, which differs from row to row; the other places are ``long``.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from zoo.forkserver import ForkServer
 from zoo.resumed import FLAVOURS, KILLS, PRELOAD, ROWS, by_default, measure, table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytest.importorskip("tf_keras")
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from zoo.everyday.programs import OPTIMIZERS, Program, of_model
+from zoo.everyday.programs import OPTIMIZERS, Make, Program, of_model
 from zoo.models import net
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from zoo.everyday.programs import Make
-
-    Guide = Callable[..., tuple[Any, dict[str, Any]]]
+Guide = Callable[..., tuple[Any, dict[str, Any]]]
 
 
 def fit(guide: Guide, optimizer: str | None = "adam", **options: Any) -> Make:

@@ -7,28 +7,22 @@ import re
 import tempfile
 import textwrap
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import yaml
 
 import tfckpt
-from zoo.everyday.programs import AVERAGES, fill
-from zoo.everyday.writers import OURS, WITH_POLICY, everything, restore
+from zoo.everyday.programs import AVERAGES, Make, Program, fill
+from zoo.everyday.writers import OURS, WITH_POLICY, Call, Policy, Writer, everything, restore
 from zoo.pairs.build import start_anew
 from zoo.pasted import listening
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from zoo.everyday.programs import Make, Program
-    from zoo.everyday.writers import Call, Policy, Writer
-
-    Values = dict[str, np.ndarray]
-
+Values = dict[str, np.ndarray]
 FLAVOURS = ("keras", "tf_keras")
 FIRST, PASTED, REFUSED, WRONG = "first", "pasted", "refused", "WRONG"
 _OF_PYTHON = re.compile(r"policy ?= ?(\{.*\})")

@@ -6,8 +6,9 @@ a restore: ``pasted`` where only the user knows the answer.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 
@@ -16,11 +17,7 @@ from zoo.everyday import guides as of
 from zoo.everyday import writers as by
 from zoo.everyday.guides import alone, fit, loop, several
 from zoo.everyday.judge import PASTED, REFUSED, Row
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from zoo.everyday.programs import Program
+from zoo.everyday.programs import Program
 
 KERAS3, LEGACY = ("keras",), ("tf_keras",)
 ASKED = {"should": PASTED}

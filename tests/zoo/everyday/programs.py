@@ -6,20 +6,17 @@ tfckpt: what has one meaning in the program that saved and in the one that resto
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from zoo.variables import inner
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    Make = Callable[[Any], "Program"]
-
+Make = Callable[[Any], "Program"]
 WIDTH = 3
 # Lists of an optimizer that hold no slots.
 _NO_SLOTS = ("_variables", "_trainable_variables", "_weights")

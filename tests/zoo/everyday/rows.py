@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
@@ -11,9 +11,6 @@ import tfckpt
 from zoo.everyday import programs as of
 from zoo.everyday import writers as by
 from zoo.everyday.judge import PASTED, REFUSED, Row
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 KERAS3, LEGACY = ("keras",), ("tf_keras",)
 ASKED = {"should": PASTED}

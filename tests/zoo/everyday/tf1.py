@@ -10,27 +10,21 @@ from __future__ import annotations
 
 import re
 import tempfile
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from zoo.corpus import prefix_of
-from zoo.everyday.guides import own
+from zoo.everyday.guides import Guide, own
 from zoo.everyday.judge import FIRST, FLAVOURS, PASTED, REFUSED, Measured, Row, judged
-from zoo.everyday.programs import Program, of_model
-from zoo.everyday.writers import everything, restore
+from zoo.everyday.programs import Make, Program, of_model
+from zoo.everyday.writers import Call, everything, restore
 from zoo.graphs import save, v1
 from zoo.pairs.build import start_anew
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from zoo.everyday.guides import Guide
-    from zoo.everyday.programs import Make
-    from zoo.everyday.writers import Call
 
 ADAM, ADAGRAD, MOMENTUM = ("Adam", "Adam_1"), ("t_0/Adagrad",), ("Momentum",)
 AVERAGE, RMS = ("ExponentialMovingAverage",), ("RMSProp", "RMSProp_1")

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 
 import tfckpt
+from zoo.everyday.programs import Program
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from zoo.everyday.programs import Program
-
-    Writer = Callable[[Program, Path, Any], str]  # program, folder, Keras → the path
-    Policy = Mapping[str, Any] | None
-    Call = Callable[..., Any]
+Writer = Callable[[Program, Path, Any], str]  # program, folder, Keras → the path
+Policy = Mapping[str, Any] | None
+Call = Callable[..., Any]
 
 # How a program saves
 

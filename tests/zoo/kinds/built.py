@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from zoo.kinds.parts import IDS, SEQUENCE, Made, X, dense, descend, loss_of, model_of, trained
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 # What adapts
 

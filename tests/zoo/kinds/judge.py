@@ -7,24 +7,20 @@ import gc
 import importlib
 import pickle
 import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 import tfckpt
+from zoo.forkserver import ForkServer
 from zoo.kinds import agents, built, models, programs
+from zoo.kinds.parts import Made
 from zoo.variables import inner
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-
-    from zoo.forkserver import ForkServer
-    from zoo.kinds.parts import Made
-
-    Values = dict[str, np.ndarray]
-
+Values = dict[str, np.ndarray]
 EXACT, WAITS, REFUSED, DIFFERS, WRONG = "exact", "waits", "refused", "differs", "WRONG"
 FLAVOURS = ("keras", "tf_keras")
 KINDS: dict[str, Callable[[Any], Made]] = {

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -19,10 +20,6 @@ from zoo.kinds.parts import (
     model_of,
     trained,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 # What they are made of
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from zoo.pairs.describe import ATTRIBUTED, Item
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 STEPS, WIDTH, WORDS = 4, 3, 5
 

@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 import itertools
 import random
-from typing import TYPE_CHECKING
+from collections.abc import Collection
 
 from zoo.pairs import edits
 from zoo.pairs.describe import (
@@ -24,9 +24,6 @@ from zoo.pairs.describe import (
     leaves,
     walk,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 _REORDER = {
     *("swap", "reorder_lines", "reorder_arguments", "reorder_outputs", "insert_relu", "into_list")

@@ -10,10 +10,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections import Counter
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator
 
 WEIGHTY = ("dense", "conv", "batch_norm", "layer_norm", "separable", "prelu")
 WEIGHTLESS = ("relu", "dropout")

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from zoo.pairs.describe import (
     ATTRIBUTED,
@@ -22,11 +23,7 @@ from zoo.pairs.describe import (
     walk,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    Choose = Callable[[Sequence[Any]], Any]  # one of several
-
+Choose = Callable[[Sequence[Any]], Any]  # one of several
 NAMES = ("stem", "body", "neck", "head", "left", "right", "proj", "norm", "aux", "mid")
 
 

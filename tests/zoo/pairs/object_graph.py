@@ -8,19 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from tfckpt.core import names
 from tfckpt.core.inventory import Entry, Inventory, Role
 from tfckpt.stored.formats.graph_reader import VARIABLE_VALUE, GraphReader
 from tfckpt.stored.io.messages import ObjectGraph
-from zoo.pairs.describe import ATTRIBUTED
+from zoo.pairs.describe import ATTRIBUTED, Item
 from zoo.pairs.objects import VARIABLES, Objects, Value, attributes, keys
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from zoo.pairs.describe import Item
 
 # Variables that Keras 3 keeps under a private name.
 _PRIVATE = {"dense": ("kernel",), "conv": ("kernel",), "embedding": ("embeddings",)}

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from tfckpt.core import names, topology
 from tfckpt.core.inventory import Entry, Inventory, Role, Root, digest, weak_base
@@ -21,10 +23,6 @@ from tfckpt.live import traits
 from tfckpt.stored.commits import record_file
 from zoo.pairs.build import WIDTH, WORDS, NotAModelError
 from zoo.pairs.describe import ATTRIBUTED, AUTOMATIC, Item, copied, generated, walk
-
-if TYPE_CHECKING:
-    from collections import Counter
-    from collections.abc import Hashable, Iterable, Mapping
 
 SEQUENCES = ("sequential", "functional")
 

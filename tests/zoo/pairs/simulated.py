@@ -24,22 +24,17 @@ import dataclasses
 import itertools
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
-from tfckpt.planning import make_plan
+from tfckpt.planning import Plan, make_plan
 from tfckpt.planning.suggestion import suggest
 from tfckpt.policy import Policy
 from zoo.pairs.build import NotAModelError
 from zoo.pairs.cases import Case, case
 from zoo.pairs.describe import intended, leaves, program, walk
 from zoo.pairs.object_graph import Written, written
-from zoo.pairs.objects import Objects, recorded
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from tfckpt.planning import Plan
-    from zoo.pairs.objects import Value
+from zoo.pairs.objects import Objects, Value, recorded
 
 WRITERS = ("tfckpt", "tensorflow")
 POLICIES = {"strict": Policy(), "partial": Policy(expect_partial=True)}

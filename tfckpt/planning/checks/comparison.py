@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from tfckpt.core.dtypes import can_cast, castable, is_real
 from tfckpt.core.inventory import Role
-from tfckpt.planning.checks.optimizers import HINT, STEPS_HINT, Optimizers
+from tfckpt.planning.checks.one_sided import OF_OPTIMIZERS
 from tfckpt.planning.checks.step import QUANTIZE_HINT, SHAPE_HINT, Severity, Status, Step
 from tfckpt.policy.blanks import Impossible, ValueSpec
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from tfckpt.core.inventory import Dataset, Entry, Inventory
     from tfckpt.planning.adaptation.pipeline import Adaptations, Change
+    from tfckpt.planning.checks.optimizers import Optimizers
     from tfckpt.planning.matching.layers import Layers
     from tfckpt.planning.matching.routing import Route
     from tfckpt.policy import Policy
@@ -45,8 +46,11 @@ _VOCABULARY_HINT = (
     "build the layer with the entries in the checkpoint (`tfckpt inspect --name` shows them), or "
     "exclude them in the policy to keep the model's"
 )
+_FROZEN_HINT = (
+    "optimizer: {slots: restore} takes the layers that are frozen now; optimizer: reset starts "
+    "from scratch"
+)
 _KNOWN_BY_MORE = frozenset({Role.VOCABULARY, Role.ITERATOR})
-_OF_CLASS = frozenset({Role.ITERATIONS, Role.HYPERPARAMETER})
 _EXCLUDE = "exclude it to keep the model's value"
 
 
@@ -60,14 +64,16 @@ class Comparison:
         live: Inventory,
         layers: Layers,
         adaptations: Adaptations | None,
+        *,
+        optimizers: Optimizers,
     ) -> None:
         self._takes = live.takes
         self._skip_shapes = policy.on_shape_mismatch == "skip"
         self._cast = policy.on_dtype_mismatch == "cast"
         self._match = frozenset(policy.match)
-        self._counts = "iterations" in policy.optimizer.model_fields_set
+        self._as_frozen_now = "slots" in policy.optimizer.model_fields_set
         self._layers = layers
-        self.optimizers = Optimizers(stored, live)
+        self._optimizers = optimizers
         self._adaptations = adaptations
         self._datasets = stored.datasets, live.datasets
         self._entries = stored.entries, live.entries
@@ -95,8 +101,7 @@ class Comparison:
         """The roles whose values cannot be ambiguous if both sides have the same name."""
         if "name" in self._match and not self._layers.certain:
             return frozenset()
-        ambiguous = _OF_CLASS if self.optimizers.alike else _OF_CLASS | {Role.SLOT}
-        return frozenset(Role) - ambiguous
+        return frozenset(Role) - self._optimizers.unsure
 
     def step(self, routes: Sequence[Route], live: Entry) -> Step:
         """The step of a live value and the stored value, or joined values, that map to it."""
@@ -174,16 +179,13 @@ class Comparison:
             ambiguity = self._layers.ambiguity(stored.of or stored.name, live.of or live.name)
             if ambiguity[0]:
                 return ambiguity
-        if live.role is Role.SLOT and not (explicit and stored.slot != live.slot):
-            return self.optimizers.ambiguity(stored, live), HINT
         if live.role is Role.ITERATOR:
             return _other_dataset(*self._both(stored, live)), _DATASET_HINT
-        explicit = explicit or (live.role is Role.ITERATIONS and self._counts)
-        if live.role in _OF_CLASS and not explicit:
-            if other := self.optimizers.ambiguity_of_class(stored, live):
-                return other, HINT
-            if live.role is Role.ITERATIONS:
-                return self.optimizers.ambiguity_of_steps(stored, live), STEPS_HINT
+        asks = live.role is Role.SLOT and not self._as_frozen_now
+        if asks and (unsure := self._layers.orders.unsure(stored.name)):
+            return unsure, _FROZEN_HINT
+        if live.role in OF_OPTIMIZERS:
+            return self._optimizers.ambiguity(stored, live, explicit=explicit)
         return "", ""
 
     def _both(self, stored: Entry, live: Entry) -> tuple[Dataset | None, Dataset | None]:

@@ -10,15 +10,13 @@ or ``on_unexpected: error``.
 from __future__ import annotations
 
 import re
-from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 from tfckpt.core.inventory import Role
-from tfckpt.core.optimizer_names import AVERAGE, LOSS_SCALE, OF_TF1, optimizer_of
-from tfckpt.planning.checks.step import ASSIGNED, Severity, Status, is_save_counter
+from tfckpt.planning.checks.step import ASSIGNED, Severity, Status
 
 if TYPE_CHECKING:
-    from tfckpt.core.inventory import Entry, Inventory, Shape
+    from tfckpt.core.inventory import Entry, Shape
     from tfckpt.planning.checks.step import Step
     from tfckpt.policy import Policy
 
@@ -38,8 +36,13 @@ NOT_BEGUN = "starting as in a new optimizer: the checkpoint's optimizer has no s
 NEW_FACTORS = "only in the model: low-rank factors (LoRA), without effect until they are trained"
 _LEFT = NO_STATE, NO_OPTIMIZER, TF1_STATE, NO_SLOT, NOT_TRAINED, ONLY_LIVE, ONLY_STORED
 ONE_SIDED = (*_LEFT, AT_WEIGHTS, TRAINED_NOW, NEW_SLOT, NOT_BEGUN, NEW_FACTORS)
+NO_SUCH_NAME = "the model has nothing with this name"
 OF_OPTIMIZERS = frozenset({Role.SLOT, Role.ITERATIONS, Role.HYPERPARAMETER})
-ADAPTER = re.compile(r"(.*/)lora_([a-z]+)_([ab])")
+_ADAPTER = re.compile(r"(.*/)lora_([a-z]+)_([ab])")
+ADAPTERS_HINT = (
+    "In Keras 3, call `enable_lora(rank)` on the layers before restoring: without its low-rank "
+    "adapters (LoRA) a layer computes what it did before they were trained"
+)
 
 
 def kind(entry: Entry) -> Kind:
@@ -47,85 +50,19 @@ def kind(entry: Entry) -> Kind:
     return entry.role, entry.dtype, entry.shape
 
 
+def is_adapter(name: str) -> bool:
+    """Whether it is a low-rank factor that Keras 3 adds to a kernel (``Layer.enable_lora``).
+
+    >>> is_adapter("model/dense/lora_kernel_a"), is_adapter("model/dense/kernel")
+    (True, False)
+    """
+    return _ADAPTER.fullmatch(name) is not None
+
+
 def asks(policy: Policy, key: str) -> bool:
     """Whether a policy itself says what to do about values that only one side has."""
     asserted = policy.assert_ is not None or policy.expect_partial
     return asserted or key in policy.model_fields_set
-
-
-class OneSided:
-    """Says of values without a counterpart whether they can be nothing else."""
-
-    def __init__(self, policy: Policy, stored: Inventory, live: Inventory) -> None:
-        self._sides = stored, live
-        self._declared = policy.model_fields_set
-        self._asks_missing = asks(policy, "on_missing")
-        self._asks_unexpected = asks(policy, "on_unexpected")
-
-    @cached_property
-    def optimizers(self) -> tuple[set[str], set[str]]:
-        """The paths of the optimizers and loss scales of both sides."""
-        stored, live = map(_optimizers, self._sides)
-        return stored, live
-
-    @cached_property
-    def slots(self) -> tuple[set[str], set[str]]:
-        """The slots that the optimizers of both sides have."""
-        stored, live = self._sides
-        return {e.slot for e in stored.entries.values()}, {e.slot for e in live.entries.values()}
-
-    def missing(self, live: Entry, *, rival: bool) -> str:
-        """Why a live value is left as it is; ``""`` if it is asked for.
-
-        ``rival``: whether a stored value that nothing uses is of its kind.
-        """
-        if self._asks_missing:
-            return ""
-        stored, other = self.optimizers
-        if live.role in OF_OPTIMIZERS and optimizer_of(live, self._sides[1]) not in stored:
-            return NO_STATE if stored <= other else ""
-        return ONLY_LIVE if self._stands_alone(live, rival=rival) else ""
-
-    def unexpected(self, stored: Entry, *, rival: bool) -> str:
-        """Why a stored value is left where it is; ``""`` if it is asked for.
-
-        ``rival``: whether a live value that nothing goes to is of its kind.
-        """
-        if self._asks_unexpected:
-            return ""
-        if stored.name.startswith(OF_TF1):
-            return TF1_STATE
-        other, live = self.optimizers
-        if stored.role in OF_OPTIMIZERS and optimizer_of(stored, self._sides[0]) not in live:
-            return NO_OPTIMIZER if live <= other else ""
-        tf1_average = stored.slot == AVERAGE and not other  # is no other optimizer's slot
-        if stored.role is Role.SLOT and (tf1_average or not rival):
-            if stored.of and self._sides[1].find(stored.of) is None:
-                return ""
-            return NOT_TRAINED if stored.of and stored.slot in self.slots[1] else NO_SLOT
-        return ONLY_STORED if self._stands_alone(stored, rival=rival) else ""
-
-    def _stands_alone(self, entry: Entry, *, rival: bool) -> bool:
-        if is_save_counter(entry):
-            return "api" not in self._declared
-        alone = entry.role in (Role.SEED, Role.ITERATOR) or _counts(entry)
-        return entry.role is Role.HYPERPARAMETER or (alone and not rival)
-
-
-def _optimizers(inventory: Inventory) -> set[str]:
-    paths = {*inventory.optimizers}
-    for entry in inventory.entries.values():
-        plain = entry.role is Role.SLOT and paths and LOSS_SCALE not in entry.name
-        other = entry.slot == AVERAGE or entry.name.startswith(OF_TF1)
-        if entry.role in OF_OPTIMIZERS and not plain and not other:
-            paths.add(optimizer_of(entry, inventory))
-    return paths
-
-
-def _counts(entry: Entry) -> bool:
-    """Whether it is an integer given by keyword; to TensorFlow, what was not given is a weight."""
-    given = entry.role in (Role.STATE, Role.WEIGHT) and "/" not in entry.name
-    return given and entry.shape == () and "int" in entry.dtype
 
 
 def with_new_factors(steps: list[Step], policy: Policy) -> list[Step]:
@@ -135,7 +72,7 @@ def with_new_factors(steps: list[Step], policy: Policy) -> list[Step]:
     """
     asked = not asks(policy, "on_missing")
     left = (s.name for s in steps if s.status is Status.MISSING) if asked else ()
-    matches = [*filter(None, map(ADAPTER.fullmatch, left))]
+    matches = [*filter(None, map(_ADAPTER.fullmatch, left))]
     if not matches:
         return steps
     by_name = {step.name: step for step in steps if step.name}

@@ -24,8 +24,12 @@ from tfckpt.core.optimizer_names import (
     AT_ZERO,
     AVERAGE,
     CENTERED,
+    LOSS_SCALE,
+    OF_SEVERAL,
+    OF_TF1,
     OPTIMIZERS,
     begins_as_weights,
+    is_another_class,
     optimizer_of,
     slot_head,
 )
@@ -33,11 +37,20 @@ from tfckpt.planning.checks.one_sided import (
     AT_WEIGHTS,
     NEW_FACTORS,
     NEW_SLOT,
+    NO_OPTIMIZER,
+    NO_SLOT,
+    NO_STATE,
+    NO_SUCH_NAME,
     NOT_BEGUN,
+    NOT_TRAINED,
+    OF_OPTIMIZERS,
+    ONLY_LIVE,
+    ONLY_STORED,
+    TF1_STATE,
     TRAINED_NOW,
     asks,
 )
-from tfckpt.planning.checks.step import ASSIGNED, Severity, Status
+from tfckpt.planning.checks.step import ASSIGNED, MISSING_HINT, UNEXPECTED_HINT, Severity, Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,29 +59,46 @@ if TYPE_CHECKING:
     from tfckpt.planning.checks.step import Step
     from tfckpt.policy import Policy
 
-STEPS_HINT = (
+_STEPS_HINT = (
     "optimizer: {iterations: restore} keeps the number, and so the place in a schedule; optimizer: "
     "reset starts from scratch"
 )
-_LIKE = {name: known.like for name, known in OPTIMIZERS.items() if known.like}
+_CLASS_HINT = "optimizer: reset starts it from scratch; match: name restores it anyway"
+_ANEW = "optimizer: reset starts the optimizer from scratch"
+_MISSING_SLOT_HINT = f"{_ANEW}; to leave only these as they are, declare them in expect_missing"
+_LEFT_SLOT_HINT = f"{_ANEW}; to leave out only these, declare them in expect_unexpected"
+_BUILD_HINT = (
+    "build the optimizers before restoring, as {}.build(model.trainable_variables): what each "
+    "trains says which of the checkpoint's it is"
+)
+SETTING_HINT = (
+    "optimizer: {hyperparameters: config} keeps the value from your code, or its schedule"
+)
 _STATE = frozenset({Role.SLOT, Role.ITERATIONS})
 _OF_CLASS = frozenset({Role.ITERATIONS, Role.HYPERPARAMETER})
-HINT = "optimizer: reset starts it from scratch; match: name restores it anyway"
 
 
 class Optimizers:
     """The optimizers of a checkpoint and of the live objects, and what becomes of them."""
 
-    def __init__(self, stored: Inventory, live: Inventory) -> None:
+    def __init__(self, policy: Policy, stored: Inventory, live: Inventory) -> None:
+        self._policy = policy
         self._sides = stored, live
+        self._counted = "iterations" in policy.optimizer.model_fields_set
         self._verdicts: dict[tuple[str, str], str] = {}
 
     @cached_property
     def _owners(self) -> list[_Owners]:
         return [*map(_optimizers, self._sides)]
 
+    # Pairs
+
     @cached_property
-    def alike(self) -> bool:
+    def unsure(self) -> frozenset[Role]:
+        """The roles whose values may be ambiguous although both sides have the same name."""
+        return _OF_CLASS if self._alike() else _OF_CLASS | {Role.SLOT}
+
+    def _alike(self) -> bool:
         """Whether no slot with the same name on both sides is ambiguous."""
         if not any(entry.of for entry in self._sides[1].entries.values()):
             return True
@@ -84,8 +114,22 @@ class Optimizers:
             for pair in both
         )
 
-    def ambiguity(self, stored: Entry, live: Entry) -> str:
-        """Why a stored slot should not go into a live one; ``""`` for no reason."""
+    def ambiguity(self, stored: Entry, live: Entry, *, explicit: bool) -> tuple[str, str]:
+        """Why it may be another value, and a hint; ``explicit`` if a rule names this value."""
+        if live.role is Role.SLOT:
+            named = explicit and stored.slot != live.slot
+            return ("", "") if named else (self._of_slot(stored, live), _CLASS_HINT)
+        if explicit or (live.role is Role.ITERATIONS and self._counted):
+            return "", ""
+        old, new = (
+            OptimizerState.of(side, entry.name.rpartition("/")[0])
+            for entry, side in zip((stored, live), self._sides, strict=True)
+        )
+        if other := _differ(old, new):
+            return other, _CLASS_HINT
+        return (self._of_steps(stored, live) if live.role is Role.ITERATIONS else ""), _STEPS_HINT
+
+    def _of_slot(self, stored: Entry, live: Entry) -> str:
         there, here = (side.by_slot for side in self._owners)
         old, new = there.get(stored.name), here.get(live.name)
         if old is None or new is None or not old.path or not new.path:
@@ -94,14 +138,6 @@ class Optimizers:
             self._verdicts[paths] = _differ(old, new)
         return self._verdicts[paths] or _differ_for(old, new, stored.of, live.of)
 
-    def ambiguity_of_class(self, stored: Entry, live: Entry) -> str:
-        """Why a counter or hyperparameter may mean something else: its optimizer's class."""
-        old, new = (
-            OptimizerState.of(side, entry.name.rpartition("/")[0])
-            for entry, side in zip((stored, live), self._sides, strict=True)
-        )
-        return _differ(old, new)
-
     @cached_property
     def _accumulating(self) -> tuple[set[str], set[str]]:
         """The paths of the optimizers that accumulate gradients, on both sides."""
@@ -109,7 +145,7 @@ class Optimizers:
         there = {name.partition(mark)[0] for name in stored.entries if mark in name}
         return there, {name.partition(mark)[0] for name in live.entries if mark in name}
 
-    def ambiguity_of_steps(self, stored: Entry, live: Entry) -> str:
+    def _of_steps(self, stored: Entry, live: Entry) -> str:
         """Why a counter may count something else: Keras counts batches that accumulate."""
         path, (there, here) = stored.name.removesuffix("/iterations"), self._accumulating
         old, new = path in there, live.name.removesuffix("/iterations") in here
@@ -119,10 +155,86 @@ class Optimizers:
         first, second = counts if old else counts[::-1]
         return f"counts {first} in the checkpoint, and {second} in the model"
 
-    def decide(self, steps: list[Step], policy: Policy) -> list[Step]:
+    # What only one side has
+
+    @cached_property
+    def paths(self) -> tuple[set[str], set[str]]:
+        """The paths of the optimizers and loss scales of both sides."""
+        stored, live = map(_paths, self._sides)
+        return stored, live
+
+    @cached_property
+    def _slots(self) -> tuple[set[str], set[str]]:
+        """The slots that the optimizers of both sides have."""
+        stored, live = self._sides
+        return {e.slot for e in stored.entries.values()}, {e.slot for e in live.entries.values()}
+
+    def only_live(self, live: Entry) -> str:
+        """Why a live value without a stored one is left as it is; ``""`` if it is asked for."""
+        stored, other = self.paths
+        if optimizer_of(live, self._sides[1]) not in stored:
+            return NO_STATE if stored <= other else ""
+        return ONLY_LIVE if live.role is Role.HYPERPARAMETER else ""
+
+    def only_stored(self, stored: Entry, *, rival: bool) -> str:
+        """Why an unused stored value is left where it is; ``""`` if it is asked for.
+
+        ``rival``: whether a live value that nothing goes to is of its kind.
+        """
+        if stored.name.startswith(OF_TF1):
+            return TF1_STATE
+        other, live = self.paths
+        if optimizer_of(stored, self._sides[0]) not in live:
+            return NO_OPTIMIZER if live <= other else ""
+        tf1_average = stored.slot == AVERAGE and not other  # is no other optimizer's slot
+        if stored.role is Role.SLOT and (tf1_average or not rival):
+            if stored.of and self._sides[1].find(stored.of) is None:
+                return ""
+            return NOT_TRAINED if stored.of and stored.slot in self._slots[1] else NO_SLOT
+        return ONLY_STORED if stored.role is Role.HYPERPARAMETER else ""
+
+    def why_missing(self, live: Entry) -> tuple[str, str]:
+        """Why a live value is not in the checkpoint, and a hint."""
+        stored, other = self.paths
+        if not stored:
+            reason = "the model has an optimizer, but the checkpoint has no optimizer state"
+            return reason, f"{self._weights_alone()}; or {_ANEW}"
+        if live.role is Role.SLOT and self._sides[0].find(live.of) is not None:
+            reason = "the checkpoint's optimizer has no such slot"
+            if live.slot in self._slots[0]:
+                reason = "the checkpoint has no slot for this variable, which was not trained then"
+            return reason, _MISSING_SLOT_HINT
+        path = optimizer_of(live, self._sides[1])
+        hint = SETTING_HINT if live.role is Role.HYPERPARAMETER else MISSING_HINT
+        if path not in stored and stored - other and path not in self._owners[1].trained:
+            hint = _BUILD_HINT.format(path.replace("/", "."))
+        return "not in the checkpoint", hint
+
+    def why_unexpected(self, stored: Entry) -> tuple[str, str]:
+        """Why nothing uses a stored value, and a hint."""
+        if not self.paths[1]:
+            reason = "the checkpoint has optimizer state, but the model has no optimizer"
+            return reason, f"compile the model, or {self._weights_alone()}"
+        if stored.role is Role.SLOT and self._sides[1].find(stored.of) is not None:
+            reason = "the model's optimizer has no such slot"
+            if stored.slot in self._slots[1]:
+                reason = "the model has no slot for this variable, which is not trained now"
+            return reason, _LEFT_SLOT_HINT
+        hint = SETTING_HINT if stored.role is Role.HYPERPARAMETER else UNEXPECTED_HINT
+        return TF1_STATE if stored.name.startswith(OF_TF1) else NO_SUCH_NAME, hint
+
+    def _weights_alone(self) -> str:
+        weights = (e.name for e in self._sides[1].entries.values() if e.role is Role.WEIGHT)
+        tops = sorted({name.partition("/")[0] for name in weights})
+        selectors = ", ".join(f'"{top}/**"' for top in tops)
+        return f"restore only the weights: include: [{selectors}]"
+
+    # All of an optimizer
+
+    def decide(self, steps: list[Step]) -> list[Step]:
         """The steps, so that what is left of each optimizer fits what is restored."""
         by_name = {step.name: step for step in steps if step.name}
-        begun = {} if asks(policy, "on_missing") else self._begun(steps, policy)
+        begun = {} if asks(self._policy, "on_missing") else self._begun(steps)
         by_name |= begun
         restored = {
             name
@@ -134,7 +246,7 @@ class Optimizers:
         if not unlike and not begun:
             return steps
         apart = restored.isdisjoint(step.entry.of for step in slots if step.name in restored)
-        known, changed = _Known(by_name.values(), steps, policy, self._sides[1]), begun
+        known, changed = _Known(by_name.values(), steps, self._policy, self._sides[1]), begun
         for step in unlike:
             variable = by_name[step.entry.of]
             if variable.name in restored:
@@ -148,14 +260,13 @@ class Optimizers:
                 )
         return [changed.get(step.name, step) for step in steps]
 
-    def _begun(self, steps: Iterable[Step], policy: Policy) -> dict[str, Step]:
+    def _begun(self, steps: Iterable[Step]) -> dict[str, Step]:
         """What begins of the optimizers that have slots, where the checkpoint's have none.
 
         Those had not taken a step, or are of a class that needs none, as SGD: the number of steps
         is restored beside slots that are right at zero.
         """
         stored, live = self._sides
-        counted = "iterations" in policy.optimizer.model_fields_set
         if not live.optimizers:
             return {}
         source = {path: path for path in live.optimizers.keys() & stored.optimizers.keys()}
@@ -184,7 +295,7 @@ class Optimizers:
                         found[step.name] = _anew(step, reason)
                 elif path in source and step.live.role is Role.ITERATIONS:
                     status = self._uncounted(step, source[path], slots[path])
-                    if status is not None and not counted:
+                    if status is not None and not self._counted:
                         found[step.name] = _anew(step, NOT_BEGUN, status)
         return found
 
@@ -204,11 +315,12 @@ class Optimizers:
         if source in self._owners[0].trained:
             return None
         if step.status not in ASSIGNED:  # it counts something else
-            return Status.RESET if step.hint == STEPS_HINT else None
+            return Status.RESET if step.hint == _STEPS_HINT else None
         if slots:
             return Status.RESET if slots - {AVERAGE} - _optional(cls) else None
         will_have = cls in OPTIMIZERS and not OPTIMIZERS[cls].bare
-        return Status.EXCLUDED if will_have and not stored.optimizers.get(source) else None
+        known = stored.optimizers.get(source, "")
+        return Status.EXCLUDED if will_have and known in {"", OF_SEVERAL} else None
 
 
 def _anew(step: Step, reason: str, status: Status = Status.RESET) -> Step:
@@ -282,6 +394,16 @@ class OptimizerState:
         return cls(path, side.optimizers.get(path, ""), side.accumulation.get(path))
 
 
+def _paths(inventory: Inventory) -> set[str]:
+    paths = {*inventory.optimizers}
+    for entry in inventory.entries.values():
+        plain = entry.role is Role.SLOT and paths and LOSS_SCALE not in entry.name
+        other = entry.slot == AVERAGE or entry.name.startswith(OF_TF1)
+        if entry.role in OF_OPTIMIZERS and not plain and not other:
+            paths.add(optimizer_of(entry, inventory))
+    return paths
+
+
 class _Owners(NamedTuple):
     """The optimizers by the names of their slots, and by their paths; and which have slots."""
 
@@ -331,9 +453,9 @@ def other_paths(stored: Inventory, live: Inventory) -> dict[str, str]:
 
 
 def _differ(old: OptimizerState, new: OptimizerState) -> str:
-    known = old.name and new.name
-    if known and _LIKE.get(old.name, old.name) != _LIKE.get(new.name, new.name):
-        return f"{new.path!r} is {new.name!r} in the model and {old.name!r} in the checkpoint"
+    if is_another_class(old.name, new.name):
+        names = (repr(each.name) if each.name else "of an unknown class" for each in (new, old))
+        return "{!r} is {} in the model and {} in the checkpoint".format(new.path, *names)
     if old.batches and new.batches and old.batches != new.batches:
         each = f"{new.batches} batches in the model, and of {old.batches} in the checkpoint"
         return f"an update of {new.path!r} is of {each}"

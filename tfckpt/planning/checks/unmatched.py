@@ -6,8 +6,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tfckpt.core.inventory import Role
-from tfckpt.core.optimizer_names import OF_TF1
-from tfckpt.planning.checks.one_sided import ADAPTER, OF_OPTIMIZERS, TF1_STATE, OneSided
+from tfckpt.planning.checks.one_sided import (
+    ADAPTERS_HINT,
+    NO_SUCH_NAME,
+    OF_OPTIMIZERS,
+    ONLY_LIVE,
+    ONLY_STORED,
+    asks,
+    is_adapter,
+)
+from tfckpt.planning.checks.optimizers import SETTING_HINT
 from tfckpt.planning.checks.step import (
     MISSING_HINT,
     UNEXPECTED_HINT,
@@ -22,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfckpt.core.inventory import Entry, Inventory
+    from tfckpt.planning.checks.optimizers import Optimizers
     from tfckpt.planning.matching.layers import Layers
     from tfckpt.planning.matching.rules import Rules
     from tfckpt.policy import Policy
@@ -32,28 +41,8 @@ _NOT_SAVED = (
 )
 _OWN_WRITER = "its layer writes its values itself, and only the layer can read them"
 _OWN_WRITER_HINT = "load the file with Keras, then save the model once with tfckpt"
-NO_SUCH_NAME = "the model has nothing with this name"
 _SEVERITY = {"error": Severity.ERROR, "warn": Severity.WARN, "ignore": Severity.NOTE}
-_ANEW = "optimizer: reset starts the optimizer from scratch"
-_MISSING_SLOT_HINT = f"{_ANEW}; to leave only these as they are, declare them in expect_missing"
-_LEFT_SLOT_HINT = f"{_ANEW}; to leave out only these, declare them in expect_unexpected"
-_SETTING_HINT = (
-    "optimizer: {hyperparameters: config} keeps the value from your code, or its schedule"
-)
-ADAPTERS_HINT = (
-    "In Keras 3, call `enable_lora(rank)` on the layers before restoring: without its low-rank "
-    "adapters (LoRA) a layer computes what it did before they were trained"
-)
 _OF_KERAS = OF_OPTIMIZERS | {Role.WEIGHT}
-
-
-def is_adapter(name: str) -> bool:
-    """Whether it is a low-rank factor that Keras 3 adds to a kernel (``Layer.enable_lora``).
-
-    >>> is_adapter("model/dense/lora_kernel_a"), is_adapter("model/dense/kernel")
-    (True, False)
-    """
-    return ADAPTER.fullmatch(name) is not None
 
 
 def is_program_state(entry: Entry) -> bool:
@@ -74,13 +63,16 @@ class Unmatched:
         live: Inventory,
         layers: Layers,
         rules: tuple[Rules, Rules, Rules],
+        *,
+        optimizers: Optimizers,
     ) -> None:
         self._policy = policy
         self._stored = stored
         self._live = live
         self._layers = layers
         self._drop, self._expect_missing, self._expect_unexpected = rules
-        self._one_sided = OneSided(policy, stored, live)
+        self._optimizers = optimizers
+        self._asks = asks(policy, "on_missing"), asks(policy, "on_unexpected")
 
     def missing(self, live: Entry, moved: Mapping[str, str], *, rival: bool) -> Step:
         """The step of a live value without a stored one; ``moved``: stored name → its rule."""
@@ -96,7 +88,7 @@ class Unmatched:
             return Step(Status.SUSPECT, live.name, "", live, None, *error)
         said = live.name in moved or live.name in self._stored.left_out
         known = expected or said or self.seeds.ambiguity(live)
-        if not known and (left := self._one_sided.missing(live, rival=rival)):
+        if not known and (left := self._only_live(live, rival=rival)):
             return Step(Status.MISSING, live.name, "", live, None, Severity.NOTE, left)
         reason, hint = self._why_missing(live, moved)
         unsaved = is_program_state(live) and not self._stored.complete
@@ -127,17 +119,38 @@ class Unmatched:
             reason = _NOT_SAVED
         elif live.name in self._live.own_writing:
             return _OWN_WRITER, _OWN_WRITER_HINT
-        elif live.role in OF_OPTIMIZERS and not self._one_sided.optimizers[0]:
-            reason = "the model has an optimizer, but the checkpoint has no optimizer state"
-            return reason, f"{self._weights_alone}; or {_ANEW}"
-        elif live.role is Role.SLOT and self._stored.find(live.of) is not None:
-            reason = "the checkpoint's optimizer has no such slot"
-            if live.slot in self._one_sided.slots[0]:
-                reason = "the checkpoint has no slot for this variable, which was not trained then"
-            return reason, _MISSING_SLOT_HINT
+        elif live.role in OF_OPTIMIZERS:
+            return self._optimizers.why_missing(live)
         else:
             reason = self.seeds.ambiguity(live) or "not in the checkpoint"
-        return reason, _SETTING_HINT if live.role is Role.HYPERPARAMETER else MISSING_HINT
+        return reason, SETTING_HINT if live.role is Role.HYPERPARAMETER else MISSING_HINT
+
+    def _only_live(self, live: Entry, *, rival: bool) -> str:
+        """Why a live value is left as it is; ``""`` if it is asked for.
+
+        ``rival``: whether a stored value that nothing uses is of its kind.
+        """
+        if self._asks[0]:
+            return ""
+        if live.role in OF_OPTIMIZERS:
+            return self._optimizers.only_live(live)
+        return ONLY_LIVE if self._stands_alone(live, rival=rival) else ""
+
+    def _only_stored(self, stored: Entry, *, rival: bool) -> str:
+        """Why a stored value is left where it is; ``""`` if it is asked for.
+
+        ``rival``: whether a live value that nothing goes to is of its kind.
+        """
+        if self._asks[1]:
+            return ""
+        if stored.role in OF_OPTIMIZERS:
+            return self._optimizers.only_stored(stored, rival=rival)
+        return ONLY_STORED if self._stands_alone(stored, rival=rival) else ""
+
+    def _stands_alone(self, entry: Entry, *, rival: bool) -> bool:
+        if is_save_counter(entry):
+            return "api" not in self._policy.model_fields_set
+        return (entry.role in (Role.SEED, Role.ITERATOR) or _counts(entry)) and not rival
 
     def _is_looked_up(self, live: Entry) -> bool:
         """Whether it is the vocabulary of a layer, or its table of counts."""
@@ -150,36 +163,28 @@ class Unmatched:
         subject = Status.UNEXPECTED, "", stored.name, None, stored
         expected = self._expect_unexpected.every(stored.name) is not None
         known = expected or reason
-        if not known and (left := self._one_sided.unexpected(stored, rival=rival)):
+        if not known and (left := self._only_stored(stored, rival=rival)):
             return Step(*subject, Severity.NOTE, left, target=target)
-        if stored.name.startswith(OF_TF1):
-            reason = reason or TF1_STATE
         severity, why = self._severity(
             stored, self._policy.on_unexpected, reason or NO_SUCH_NAME, self._expect_unexpected
         )
-        hint = ""
-        if severity is Severity.ERROR:
-            hint = UNEXPECTED_HINT
-            if not reason and stored.role in OF_OPTIMIZERS and not self._one_sided.optimizers[1]:
-                why = "the checkpoint has optimizer state, but the model has no optimizer"
-                hint = f"compile the model, or {self._weights_alone}"
-            elif not reason and is_adapter(stored.name):
-                hint = ADAPTERS_HINT
-            elif not reason and (top := _top(stored.name)) in self._absent_objects:
-                why = f"no object was passed as {top!r}"
-                selectors = ", ".join(f'"{each}/**"' for each in self._absent_objects)
-                hint = (
-                    f"pass it as {top}=…, or leave it in the checkpoint: "
-                    f"exclude_checkpoint: [{selectors}]"
-                )
-            elif not reason and stored.role is Role.SLOT and self._live.find(stored.of) is not None:
-                why = "the model's optimizer has no such slot"
-                if stored.slot in self._one_sided.slots[1]:
-                    why = "the model has no slot for this variable, which is not trained now"
-                hint = _LEFT_SLOT_HINT
-            elif not reason and stored.role is Role.HYPERPARAMETER:
-                hint = _SETTING_HINT
+        hint = UNEXPECTED_HINT if severity is Severity.ERROR else ""
+        if hint and not reason:
+            why, hint = self._why_unexpected(stored)
         return Step(*subject, severity, why, hint, target)
+
+    def _why_unexpected(self, stored: Entry) -> tuple[str, str]:
+        top, absent = _top(stored.name), self._absent_objects
+        if is_adapter(stored.name):
+            return NO_SUCH_NAME, ADAPTERS_HINT
+        if top in absent and (stored.role not in OF_OPTIMIZERS or self._optimizers.paths[1]):
+            selectors = ", ".join(f'"{each}/**"' for each in absent)
+            drop = f"exclude_checkpoint: [{selectors}]"
+            hint = f"pass it as {top}=…, or leave it in the checkpoint: {drop}"
+            return f"no object was passed as {top!r}", hint
+        if stored.role in OF_OPTIMIZERS:
+            return self._optimizers.why_unexpected(stored)
+        return NO_SUCH_NAME, UNEXPECTED_HINT
 
     @cached_property
     def seeds(self) -> Seeds:
@@ -198,13 +203,6 @@ class Unmatched:
         stored = {e.name.partition("/")[0] for e in entries if e.role in _OF_KERAS}
         return sorted(stored - {_top(name) for name in self._live.entries} - {"optimizer"})
 
-    @cached_property
-    def _weights_alone(self) -> str:
-        weights = (e.name for e in self._live.entries.values() if e.role is Role.WEIGHT)
-        tops = sorted({_top(name) for name in weights})
-        selectors = ", ".join(f'"{top}/**"' for top in tops)
-        return f"restore only the weights: include: [{selectors}]"
-
     def _severity(
         self, entry: Entry, key: str, reason: str, expected: Rules, *, unsaved: bool = False
     ) -> tuple[Severity, str]:
@@ -213,6 +211,12 @@ class Unmatched:
         if entry.role is Role.METRIC or unsaved or self.seeds.ambiguity(entry):
             return Severity.NOTE, reason
         return _SEVERITY[key], reason
+
+
+def _counts(entry: Entry) -> bool:
+    """Whether it is an integer given by keyword; to TensorFlow, what was not given is a weight."""
+    given = entry.role in (Role.STATE, Role.WEIGHT) and "/" not in entry.name
+    return given and entry.shape == () and "int" in entry.dtype
 
 
 def _top(name: str) -> str:

@@ -336,9 +336,8 @@ def _firm(old: Container, new: Container) -> Names:
     # A name counts as given again where Keras has counted up to it, unless the layer was rewired.
     wires = {x.place: (x.fed, x.feeds) for x in old.layers}
     before = {x.own for x in old.layers if x.given and (x.cls in same or not x.auto)}
-    for x in new.layers:
-        if wires.get(x.place, ("", "")) != (x.fed, x.feeds):
-            before.discard(x.own)
+    if all(any(x.fed or x.feeds for x in held.layers) for held in (old, new)):  # both know them
+        before -= {x.own for x in new.layers if wires.get(x.place) != (x.fed, x.feeds)}
     now = {
         x.place: x.own
         for x in new.layers

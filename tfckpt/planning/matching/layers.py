@@ -53,7 +53,7 @@ class Layers:
         self._known: dict[tuple[str, bool], Container] = {}
         self._positions: dict[tuple[str, str], dict[str, str | None]] = {}
         self._refused: dict[str, str] = {}
-        self._ambiguities: dict[tuple[str, str], list[tuple[str, str, str]]] = {}
+        self._ambiguities: dict[tuple[str, str], tuple[tuple[str, str, str], ...]] = {}
         # Whether some layers are known by more than the names of their places.
         self.by_position = False
         for path, held in stored.containers.items():
@@ -156,23 +156,28 @@ class Layers:
         layers = self.orders.layers(stored) or above
         if self._sides[1].containers.get(layers[1], _EMPTY).kind == LIST:
             layers = stored, live  # a variable stands there as a layer
-        if layers not in self._ambiguities:
-            self._ambiguities[layers] = list(self._ambiguities_of(*layers))
-        for why, old, new in self._ambiguities[layers]:
+        for why, old, new in self._ambiguities_of(*layers):
             if not self._decided(stored, old, new):
                 return why, MAPPING_HINT.format("variables" if new in self._variables else "layers")
         return "", ""
 
-    def _ambiguities_of(self, stored: str, live: str) -> Iterator[tuple[str, str, str]]:
+    def _ambiguities_of(self, stored: str, live: str) -> Sequence[tuple[str, str, str]]:
         """Why two layers, or what holds them, may be others, with the paths of these."""
-        for path, place, rest in steps(stored):
-            tail = f"/{place}{rest}"
-            if not live.endswith(tail):
-                continue
-            above = live.removesuffix(tail)
-            old, new = f"{path}/{place}", f"{above}/{place}"
+        known, todo = self._ambiguities, list[tuple[str, str]]()
+        while (stored, live) not in known:
+            (path, _, place), (above, _, other) = stored.rpartition("/"), live.rpartition("/")
+            if not path or not above or place != other:
+                known[stored, live] = ()
+            else:
+                todo.append((stored, live))
+                stored, live = path, above
+        found = known[stored, live]
+        for old, new in reversed(todo):
+            path, above = old.rpartition("/")[0], new.rpartition("/")[0]
             if why := self.of(path, above).ambiguous.get(new) or self._moved(old, new):
-                yield why, old, new
+                found = *found, (why, old, new)
+            known[old, new] = found
+        return found
 
     def _decided(self, name: str, stored: str, live: str) -> bool:
         return self._renames is not None and self._renames.decide(name, stored, live)
@@ -386,20 +391,23 @@ def _shapes_below(inventory: Inventory, *, deep: bool) -> dict[str, tuple[Shape 
     """
     layers = {f"{p}/{x.place}" for p, held in inventory.containers.items() for x in held.layers}
     layers.update(*inventory.listings.values())
-    found: dict[str, list[Shape | None]] = {}
-    held_by: dict[str, list[Shape | None]] = {}
+    found: dict[str, list[Shape | None]] = {path: [] for path in layers}
+    variables: dict[str, list[Shape | None]] = {}
+
+    def add(path: str, shapes: list[Shape | None]) -> None:
+        while path and path not in found:
+            path = path.rpartition("/")[0]
+        found.get(path, []).extend(shapes)
+
     for name, entry in inventory.entries.items():
         if entry.role is Role.WEIGHT:
             shape = None if name in inventory.varying else entry.shape
-            held_by.setdefault(name.rpartition("/")[0], []).append(shape)
+            add(name.rpartition("/")[0], [shape])
             if name in layers:
-                found[name] = [shape]
-    for holder, shapes in held_by.items():
-        path = holder
-        while path:
-            if path in layers:
-                found.setdefault(path, []).extend(shapes)
-            path = path.rpartition("/")[0]
+                variables[name] = [shape]
+    for path in sorted(layers - variables.keys(), key=len, reverse=True):  # the inner ones first
+        add(path.rpartition("/")[0], found[path])
+    found |= variables
     for path, order in inventory.deep_orders.items() if deep else ():
         entries = [inventory.entries[value.name] for value in order]
         found[path] = [None if e.name in inventory.varying else e.shape for e in entries]

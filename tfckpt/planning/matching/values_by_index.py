@@ -10,9 +10,11 @@ values without a match are refused: a model that is half restored must not go un
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfckpt.core.inventory import SEQUENCE, Role, rebased, unnumbered
+from tfckpt.core.optimizer_names import is_another_class
 from tfckpt.core.text import without_repeat
 from tfckpt.planning.matching.align import is_resized
 
@@ -27,7 +29,10 @@ _HINT = "map the values with `rename`, or exclude them to keep the model's"
 _OPTIMIZER_HINT = (
     "optimizer: {slots: reset} resets the slots; TensorFlow's format stores them by name"
 )
-_FROZEN_HINT = f"unfreeze all layers during the restore; or {_OPTIMIZER_HINT}"
+_FROZEN_THEN = (
+    "the checkpoint identifies the variables of {!r} only by index, and does not say which layers "
+    "were frozen; it could be of another layer"
+)
 
 
 class _StoredIndex(NamedTuple):
@@ -38,10 +43,14 @@ class _StoredIndex(NamedTuple):
 
 
 class _LayerMatch(NamedTuple):
-    """Stored name → live name for the values of one layer, or the reason for a refusal."""
+    """Stored name → live name for the values of one layer, or the reason for a refusal.
+
+    ``unsure``: why they may be others.
+    """
 
     names: Mapping[str, str]
     reason: str = ""
+    unsure: str = ""
 
 
 class _ValueMatch(NamedTuple):
@@ -103,11 +112,17 @@ class Orders:
         while end > 0:
             if (reason := self._failed.get(live[:end])) is not None:
                 if live[:end] in self._live.optimizers:
-                    ordered = live[:end] in self._live.own_orders
-                    return reason, _OPTIMIZER_HINT if ordered else _FROZEN_HINT
+                    return reason, _OPTIMIZER_HINT
                 return reason, _HINT
             end = live.rfind("/", 0, end)
         return "", ""
+
+    def unsure(self, stored: str) -> str:
+        """Why a slot that was resolved may be of another variable; ``""`` for no reason."""
+        position, layers = self._positions.get(stored), self._layers.get(stored)
+        if position is None or layers is None or self._stored.entries[stored].role is not Role.SLOT:
+            return ""
+        return self._verdict(position, layers[1]).unsure
 
     def why(self, stored: str) -> str:
         """Why a stored value could not be resolved."""
@@ -129,24 +144,67 @@ class Orders:
                 (side.deep_orders if position.deep else side.own_orders).get(layer, ())
                 for side, layer in zip(sides, (position.layer, live_path), strict=True)
             )
-            compare = self._compare_deep if position.deep else self._compare_own
+            of_optimizer = live_path in self._live.optimizers
+            compare = self._compare_optimizer if of_optimizer else self._compare_own
+            compare = self._compare_deep if position.deep else compare
             self._verdicts[position, live_path] = compare(position.layer, live_path, old, new)
         return self._verdicts[position, live_path]
 
-    def _compare_own(
+    def _compare_optimizer(
         self, stored_path: str, live_path: str, old: Sequence[Ordered], new: Sequence[Ordered]
     ) -> _LayerMatch:
-        """Match by index; names that were guessed from the file must not contradict.
+        """Match by index what is of one class, and of layers in one order, the same ones frozen.
 
         An optimizer has no slots before it trains, and no learning rate beside a schedule.
         """
-        if live_path in self._live.optimizers and len(old) < len(new):
+        if len(old) < len(new):
             own = [x for x in new if self._live.entries[x.name].role is not Role.SLOT]
             scalars = all(self._shape(self._stored, x.name) == () for x in old)
             new = own if scalars and len(old) <= len(own) else new
         rates = self._rates(self._stored, old), self._rates(self._live, new)
         if len(old) != len(new) and not all(rates):
             old, new = ([x for x in each if x not in rates[0] | rates[1]] for each in (old, new))
+        was, now = (
+            side.optimizers.get(path, "")
+            for side, path in ((self._stored, stored_path), (self._live, live_path))
+        )
+        slots = (one for one in new if self._live.entries[one.name].role is Role.SLOT)
+        of_others = any(one.frozen for one in slots)
+        if new and is_another_class(was, now):
+            names = (repr(each) if each else "of an unknown class" for each in (now, was))
+            why = "is {} in the model and {} in the checkpoint".format(*names)
+        elif new and not self._keeps_order():
+            why = "has the variables of layers that are in another order in the model"
+        elif of_others and (frozen := self._frozen_since):
+            why = f"has the variables of other layers: {frozen}"
+        else:
+            found = self._compare_own(stored_path, live_path, old, new)
+            certain = not of_others or self._frozen_since is not None
+            return found if certain else found._replace(unsure=_FROZEN_THEN.format(stored_path))
+        return self._refuse(stored_path, live_path, why)
+
+    @cached_property
+    def _frozen_since(self) -> str | None:
+        """A layer that only one side has frozen, ``""`` for none; None if the file does not say."""
+        old, new = (
+            {
+                f"{path}/{layer.place}": layer.trainable
+                for path, held in side.containers.items()
+                for layer in held.layers
+                if layer.trainable is not None
+            }
+            for side in (self._stored, self._live)
+        )
+        changed = sorted(path for path in old.keys() & new.keys() if old[path] != new[path])
+        if changed:
+            side = "the model" if old[changed[0]] else "the checkpoint"
+            return f"{changed[0]!r} is frozen in {side}"
+        return "" if old else None
+
+    def _compare_own(
+        self, stored_path: str, live_path: str, old: Sequence[Ordered], new: Sequence[Ordered]
+    ) -> _LayerMatch:
+        """Match by index; names that were guessed from the file must not contradict."""
         guessed = [self._guessed(one, stored_path, live_path) for one in old]
         if not new and not any(name in self._live.entries for name in guessed):
             return _LayerMatch({})  # the live layer has no such order
@@ -158,12 +216,6 @@ class Orders:
         )
         if not new:
             why = "has variables in the model whose order is unknown"
-            if live_path in self._live.optimizers:
-                why += ", as when layers are frozen; the file does not store which were"
-        elif (kinds := self._kinds(stored_path, live_path)) and kinds[0] != kinds[1]:
-            why = f"is {kinds[1]!r} in the model and {kinds[0]!r} in the checkpoint"
-        elif live_path in self._live.optimizers and not self._keeps_order():
-            why = "has the variables of layers that are in another order in the model"
         elif clash is not None:
             why = f"has {clash[2]!r} at index {clash[0]}, where the checkpoint has {clash[1]!r}"
         elif len(old) == len(new) or all(
@@ -177,14 +229,6 @@ class Orders:
     @staticmethod
     def _rates(side: Inventory, values: Sequence[Ordered]) -> set[Ordered]:
         return {x for x in values if side.entries[x.name].role is Role.HYPERPARAMETER}
-
-    def _kinds(self, stored_path: str, live_path: str) -> tuple[str, str] | None:
-        """The classes of two optimizers; None unless both are known."""
-        kinds = (
-            self._stored.optimizers.get(stored_path, ""),
-            self._live.optimizers.get(live_path, ""),
-        )
-        return kinds if all(kinds) else None
 
     def _guessed(self, one: Ordered, stored_path: str, live_path: str) -> str | None:
         tail = one.name[len(stored_path) + 1 :]

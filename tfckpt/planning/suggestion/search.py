@@ -16,9 +16,8 @@ from tfckpt.core.fewest import holder_of, last_word, renaming, selecting
 from tfckpt.core.inventory import Role, rebased
 from tfckpt.core.selectors import Selector
 from tfckpt.errors import PolicyError
-from tfckpt.planning.checks.one_sided import OF_OPTIMIZERS
+from tfckpt.planning.checks.one_sided import OF_OPTIMIZERS, is_adapter
 from tfckpt.planning.checks.step import QUANTIZE_HINT, Status, is_save_counter
-from tfckpt.planning.checks.unmatched import is_adapter
 from tfckpt.planning.ema import Averages
 from tfckpt.planning.matching.seeds import layer_of, seed_of
 from tfckpt.planning.planner import make_plan

@@ -20,7 +20,7 @@ from tfckpt.core import names
 from tfckpt.core.inventory import snake_case, weak_base
 from tfckpt.core.names import Node, NodeKind
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
-from tfckpt.stored.formats.keras_config import class_of, mapping, text, wire
+from tfckpt.stored.formats.keras_config import class_of, is_trainable, mapping, text, wire
 from tfckpt.stored.formats.keras_layers import attributes
 from tfckpt.stored.formats.keras_objects import accumulation, entry, fill, take_scale
 
@@ -124,6 +124,7 @@ class _H5Reader:
     def _layer(self, name: str, config: Mapping[str, Any]) -> Node:
         node = Node(NodeKind.GROUP, label=name, cls=snake_case(class_of(config)))
         node.base = weak_base(name, self._bases, node.cls)
+        node.trainable = is_trainable(mapping(config, "config"))
         return node
 
     def _listed(self, group: H5Group) -> list[tuple[str, H5Dataset]]:

@@ -36,6 +36,12 @@ def text(config: Mapping[str, Any], key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
+def is_trainable(settings: Mapping[str, Any]) -> bool | None:
+    """Whether a layer of this configuration was not frozen; None if it does not say."""
+    value = settings.get("trainable")
+    return value if isinstance(value, bool) else None
+
+
 def class_of(config: Mapping[str, Any]) -> str:
     """The class of an object, without the package that it is registered under."""
     return text(config, "class_name").rpartition(">")[2]

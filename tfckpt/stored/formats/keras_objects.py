@@ -21,7 +21,7 @@ from tfckpt.core import names
 from tfckpt.core.inventory import Entry, Role, snake_case, weak_base
 from tfckpt.core.names import Node, NodeKind
 from tfckpt.core.optimizer_names import LOSS_SCALE, optimizer_class, optimizer_value
-from tfckpt.stored.formats.keras_config import class_of, mapping, text, wire
+from tfckpt.stored.formats.keras_config import class_of, is_trainable, mapping, text, wire
 from tfckpt.stored.formats.keras_layers import (
     class_and_number,
     own_names,
@@ -229,6 +229,7 @@ class ObjectReader:
         settings = mapping(config, "config")
         node.label = self.label(group) or text(settings, "name")
         node.base = weak_base(node.label, self._bases, cls)
+        node.trainable = is_trainable(settings)
         cls = node.cls = cls or node.base
         self._nodes[group.path] = node
         self._own(node, group, settings)

@@ -17,7 +17,7 @@ import os
 import threading
 from concurrent.futures import Future
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tfckpt.errors import CheckpointError, NotInstalledError, UnsupportedCheckpointError
 from tfckpt.stored.io.files import Files, Handle, UnlockedFile
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from tfckpt.stored.io.files import LockedFile, Output
 
-_PAGE = 64 << 10  # bytes fetched for a short read
-_WINDOW = 4 << 20  # bytes fetched for a long one, and for one that goes on where another ended
-_WINDOWS = 16  # that are kept, of all open objects together
+_FIRST = 64 << 10  # bytes fetched when an object is opened
+_BLOCK = 4 << 20  # bytes fetched for a read after these
+_BLOCKS = 16  # that are kept
 _PART = 32 << 20  # of an upload; a store takes 10,000 at most
 _WITH_DIRECTORIES = {"file", "local"}
 _WITH_BUCKETS = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"}
@@ -53,30 +53,21 @@ def object_store(scheme: str) -> Files:
         import fsspec
 
         system = fsspec.get_filesystem_class(scheme)
-    except ImportError as error:
-        message = f"{path}: a package for this kind of path is not installed ({error})"
-        raise NotInstalledError(message, hint=hint) from error
-    except ValueError as error:
-        message = f"{path}: fsspec has no file system for this kind of path"
-        raise NotInstalledError(message, hint=hint) from error
+    except (ImportError, ValueError) as error:
+        what = f"a package for this kind of path is not installed ({error})"
+        if isinstance(error, ValueError):
+            what = "fsspec has no file system for this kind of path"
+        raise NotInstalledError(f"{path}: {what}", hint=hint) from error
     return ObjectStore(scheme, system)
 
 
-class _Window(NamedTuple):
-    """A range of an open object, fetched once for all threads that need it."""
-
-    of: ObjectHandle
-    start: int
-    stop: int
-    data: Future[bytes]
-
-
-_windows: list[_Window] = []  # of all open objects, the latest ones
-_windows_lock = threading.Lock()
+# Of all open objects together, the latest ones; each is fetched once for all threads that need it.
+_blocks: dict[tuple[ObjectHandle, int], Future[bytes]] = {}
+_blocks_lock = threading.Lock()
 
 
 class ObjectHandle(Handle):
-    """An open object, of which ranges are fetched when they are read."""
+    """An open object, of which blocks are fetched when they are read."""
 
     def __init__(self, system: Any, key: str, path: str) -> None:
         self._system, self._key, self._path = system, key, path
@@ -87,8 +78,8 @@ class ObjectHandle(Handle):
     def _opened(self) -> int:
         """The size; a small object is fetched with the one request that finds it."""
         with contextlib.suppress(Exception):  # such as that it is empty; asked for again below
-            self._first = self._system.cat_file(self._key, start=0, end=_PAGE)
-            if len(self._first) < _PAGE:
+            self._first = self._system.cat_file(self._key, start=0, end=_FIRST)
+            if len(self._first) < _FIRST:
                 return len(self._first)
         info = self._system.info(self._key)
         if info["type"] == "directory":
@@ -102,46 +93,38 @@ class ObjectHandle(Handle):
 
     def readinto(self, offset: int, buffer: memoryview) -> int:
         length, done = min(len(buffer), max(self._size - offset, 0)), 0
-        while done < length:
-            part = self._part(offset + done, length - done)
-            if not part:
-                break
-            buffer[done : done + len(part)] = part
-            done += len(part)
+        with _system_errors(self._path):
+            while done < length and (part := self._from(offset + done)[: length - done]):
+                buffer[done : done + len(part)] = part
+                done += len(part)
         return done
 
-    def _part(self, offset: int, length: int) -> memoryview:
-        """At most so many bytes from an offset on; some, unless the object is shorter now."""
-        start, data = 0, self._first
-        if offset >= len(data):
-            window = self._window(offset, length)
-            with _system_errors(self._path):
-                start, data = window.start, window.data.result()
-        return memoryview(data)[offset - start :][:length]
-
-    def _window(self, offset: int, length: int) -> _Window:
-        """The fetched range that holds an offset."""
-        with _windows_lock:
-            own = [window for window in _windows if window.of is self]
-            for window in own:
-                if window.start <= offset < window.stop:
-                    return window
-            goes_on = offset in (len(self._first), *(window.stop for window in own))
-            span = _WINDOW if goes_on or length > _PAGE else _PAGE
-            window = _Window(self, offset, min(offset + span, self._size), Future())
-            _windows[:] = [*_windows[1 - _WINDOWS :], window]
-        try:
-            data = self._system.cat_file(self._key, start=window.start, end=window.stop)
-            window.data.set_result(data)
-        except BaseException as error:
-            window.data.set_exception(error)
-            with _windows_lock:  # the next read tries again
-                _windows[:] = [each for each in _windows if each is not window]
-        return window
+    def _from(self, offset: int) -> memoryview:
+        """The bytes from an offset to the end of its block; none if the object is shorter now."""
+        if offset < len(self._first):
+            return memoryview(self._first)[offset:]
+        number, at = divmod(offset - len(self._first), _BLOCK)
+        with _blocks_lock:
+            block = _blocks.get((self, number))
+            if new := block is None:
+                block = _blocks[self, number] = Future()
+                for oldest in [*_blocks][:-_BLOCKS]:
+                    del _blocks[oldest]
+        if new:
+            start = offset - at
+            stop = min(start + _BLOCK, self._size)
+            try:
+                block.set_result(self._system.cat_file(self._key, start=start, end=stop))
+            except BaseException as error:
+                block.set_exception(error)
+                with _blocks_lock:  # the next read tries again
+                    _blocks.pop((self, number), None)
+        return memoryview(block.result())[at:]
 
     def close(self) -> None:
-        with _windows_lock:
-            _windows[:] = [each for each in _windows if each.of is not self]
+        with _blocks_lock:
+            for own in [each for each in _blocks if each[0] is self]:
+                del _blocks[own]
 
 
 class ObjectOutput:
@@ -302,22 +285,15 @@ class ObjectStore:
     def _check_bucket(self, system: Any, key: str) -> None:
         """Raise OSError where there is no such bucket, as far as this user may know; asks once."""
         bucket = key.partition("/")[0]
-        if self._scheme in _WITH_BUCKETS and bucket not in self._buckets:
-            with contextlib.suppress(PermissionError):
-                try:
-                    system.info(bucket)
-                except FileNotFoundError:
-                    self._list_bucket(system, bucket)
-            self._buckets.add(bucket)
-
-    @staticmethod
-    def _list_bucket(system: Any, bucket: str) -> None:
-        """List it: without the right to ask about an empty bucket, it seems not to be there."""
-        try:
-            system.ls(bucket)
-        except FileNotFoundError:
-            message = f"there is no bucket or container {bucket!r}"
-            raise OSError(errno.EIO, message) from None
+        if self._scheme not in _WITH_BUCKETS or bucket in self._buckets:
+            return
+        for ask in (system.info, system.ls):  # without rights, an empty one seems not to be there
+            with contextlib.suppress(FileNotFoundError):
+                with contextlib.suppress(PermissionError):
+                    ask(bucket)
+                self._buckets.add(bucket)
+                return
+        raise OSError(errno.EIO, f"there is no bucket or container {bucket!r}")
 
     def _type(self, path: str) -> str | None:
         system, key = self._at(path)
