@@ -56,9 +56,9 @@ class Fit:
     ) -> None:
         """``callback`` is that of a `Run`, whose checkpoint has the ``objects``."""
         self._callback, self._model, self._objects = callback, callback.model, objects
-        self._run, self._fits, self._say, self._warn = run, run.fits, say, warn
+        self._run, self._say, self._warn = run, say, warn
+        self._fits = fits = run.fits
         self._known = run.report is not None  # restored before, by the caller or an earlier `fit`
-        fits = self._fits
         self._list = list_of(callback)
         self._others = [each for each in self._list.callbacks if each is not callback]
         self._list.callbacks = [*self._others, callback]  # last: it saves what the others have seen
