@@ -213,7 +213,8 @@ class Fit:
         self._build_metrics()
         self._build_validation(resumption)
         if self._skip:
-            self._notify_others_of(epoch)  # the saved values include what they assign
+            for callback in self._others:  # the saved values include what they assign
+                callback.on_epoch_begin(epoch, {})
             self._list.callbacks = [self._callback]
         arrays = self._restore(resumption, target)
         if not self._skip:
@@ -465,10 +466,6 @@ class Fit:
             arrays=list(arrays),
         )
         return described(position, held, self._fits), held
-
-    def _notify_others_of(self, epoch: int) -> None:
-        for callback in self._others:
-            callback.on_epoch_begin(epoch, {})
 
     def _steps(self) -> int | None:
         steps = self._callback.params.get("steps")
