@@ -224,19 +224,6 @@ class Run:
         moment = Moment(self.epoch, metrics, self.training, metadata)
         return self.saves.after_step(steps, moment)
 
-    def save_if_batch_due(self, batches: int, metrics: Mapping[str, float]) -> str | None:
-        """Like ``save_if_due``, in ``fit``: batches count as steps, unless ``step`` was passed."""
-        moment = Moment(self.epoch, metrics, self.training, self.metadata)
-        return self.saves.after_batches(batches, moment)
-
-    def save_if_epoch_due(
-        self, epoch: int, metrics: Mapping[str, float], *, last: bool
-    ) -> str | None:
-        """Like ``save_if_due``, at the end of an epoch; ``epoch`` counts the finished ones."""
-        self.epoch = epoch
-        moment = Moment(epoch, metrics, self.training, self.metadata)
-        return self.saves.after_epoch(moment, last=last)
-
     def __enter__(self) -> Self:
         return self
 

@@ -147,7 +147,7 @@ def test_tensorflow_keras_and_flags_are_imported_only_where_they_belong() -> Non
 SPARED = {
     *(f"tfckpt.{name}" for name in ("live", "manager", "core.names", "policy", "run", "training")),
     *(f"tfckpt.stored.formats.{name}" for name in ("keras_files", "safetensors", "saved_model")),
-    *(f"tfckpt.stored.formats.{name}" for name in ("tf1_names", "unrecorded")),
+    *(f"tfckpt.stored.formats.{name}" for name in ("tf1", "unrecorded")),
     *(f"tfckpt.{name}" for name in ("stored.io.locks", "stored.io.preallocate", "tools.listing")),
     *(f"tfckpt.stored.commits.{name}" for name in ("commit", "new_file", "writer_lock")),
     *("absl", "h5py", "keras", "pydantic", "rich", "tensorflow", "tf_keras", "yaml"),

@@ -25,7 +25,7 @@ PARTS = {
     "Orbax": ["stored.formats.orbax"],
     "safetensors": ["stored.formats.safetensors"],
     "SavedModels": ["stored.formats.saved_model"],
-    "TF1's files": ["stored.formats.tf1_names", "stored.formats.tf1_layers"],
+    "TF1's files": ["stored.formats.tf1"],
     "object stores": ["stored.io.object_store"],
     "workers": ["live.workers"],
     "check of outputs": ["live.outputs", "planning.outputs"],

@@ -18,7 +18,6 @@ import pytest
 import tfckpt
 
 WRITTEN = Path(__file__).parent / "written"
-EARLIER = Path(__file__).parent / "earlier"  # records with other names
 FLAVORS = ("keras", "tf_keras")
 
 
@@ -78,25 +77,6 @@ def test_what_a_release_wrote_is_restored_and_goes_on(
     assert manager.restore_or_initialize() == str(place / "ckpt-1")
     manager.save()
     assert [path[-6:] for path in manager.checkpoints] == ["ckpt-2"]
-
-
-@pytest.mark.parametrize("flavor", FLAVORS)
-def test_a_record_that_numbers_layers_as_they_are_listed_is_read(flavor: str) -> None:
-    """The names of 0.1.0's first records; the layers are created in another order."""
-    k = importlib.import_module(flavor)
-
-    def block() -> Any:
-        second, first = k.layers.Dense(4), k.layers.Dense(4)
-        return k.Sequential([k.Input((4,)), first, k.layers.Dropout(0.1), second])
-
-    outer, inner, x = block(), block(), k.Input((4,))
-    model = k.Model(x, outer(inner(x)))
-    for variable in model.weights:
-        variable.assign(np.full(variable.shape, -1.0))
-    tfckpt.restore(str(EARLIER / flavor / "ckpt"), model)
-    for place, variable in enumerate(model.weights):
-        expected = np.arange(variable.numpy().size).reshape(variable.shape) + 100 * place + 1
-        np.testing.assert_array_equal(variable.numpy(), expected)
 
 
 def write(name: str) -> None:

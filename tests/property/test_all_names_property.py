@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tfckpt.core.inventory import ATTRIBUTES, Entry, Inventory, Role
 from tfckpt.core.name_tree import ordered, rows, tree
 from tfckpt.core.names import Names, Node, NodeKind, assign, walk
-from tfckpt.stored.formats.tf1_names import name_keys
+from tfckpt.stored.formats.tf1 import name_keys
 
 EDGES = ("a", "_a", "__a", "b", "kernel", "depthwise_kernel", "0", "1", "x/y", "x")
 LABELS = (("dense", "dense"), ("dense_4", "dense"), ("conv", "conv"), ("head", ""), ("", ""))

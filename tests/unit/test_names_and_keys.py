@@ -15,7 +15,7 @@ from tfckpt.core.names import Node, NodeKind, assign
 from tfckpt.core.optimizer_names import by_slot_path, split_slot
 from tfckpt.core.selectors import Selector
 from tfckpt.errors import NamingError
-from tfckpt.stored.formats.tf1_names import name_keys
+from tfckpt.stored.formats.tf1 import name_keys
 
 # Trees of objects
 

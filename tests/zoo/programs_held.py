@@ -175,6 +175,15 @@ def in_a_module(one: Any, it: Any) -> int:
     return SETTINGS.count
 
 
+def spawned(one: Any, it: Any) -> float:
+    return it.spawn(1)[0].random()
+
+
+def removed(one: Any, it: Any) -> int:
+    it.seen += 1
+    return it.seen + vars(it).pop("more", 0)
+
+
 def later(one: Any, it: Any) -> int:
     one.it = it + datetime.timedelta(days=1)
     return one.it.day
@@ -445,6 +454,8 @@ HELD: dict[str, Program] = {
     "module": has(lambda: setattr(SETTINGS, "count", 0), in_a_module),
     "class in an attribute": has(lambda: type("Settings", (), {"count": 0}), slot),
     "UserDict": has(lambda: collections.UserDict(a=0), counts),
+    "seeds of NumPy": has(lambda: np.random.default_rng(3), spawned),
+    "attribute removed": has(lambda: types.SimpleNamespace(more=3, seen=0), removed),
     "bits of NumPy": has(lambda: np.random.PCG64(3), lambda one, it: it.random_raw() % 7),
     "datetime": has(lambda: datetime.datetime(2020, 1, 1), later),
     "tensor": has(lambda: tf.constant(0.0), doubled),

@@ -127,7 +127,8 @@ def _classes(k: Any) -> Any:
 
     @register()
     class Stack(k.Sequential):
-        pass
+        def compile(self, *args, **kwargs):
+            super().compile(*args, **kwargs)
 
     found = (Block, Holder, Own, Silent, Functional, Stack)
     return type("Classes", (), {each.__name__: each for each in found})
@@ -301,6 +302,20 @@ def _branches(k):
     return k.Model(x, [k.layers.Dense(2, name="b")(y), k.layers.Dense(2, name="a")(y)])
 
 
+def _of_two_inputs(k, *, shared=False):
+    inputs = [k.Input((WIDTH,)) for _ in range(2)]
+    inner = [wired(k, *dense(k, None), name=name) for name in ("func_a", "func_b")]
+    inner = [inner[0]] * 2 if shared else inner
+    return k.Model(inputs, [k.layers.Dense(2)(f(x)) for f, x in zip(inner, inputs, strict=True)])
+
+
+def _with_a_registered_layer(k, first, *, embedded=False):
+    """Whose ``compile`` is its own, in a model that begins with another layer."""
+    layers = first(k), _classes(k).Block(), _classes(k).Block()
+    shape = (1,) if embedded else (WIDTH,)
+    return called(_classes(k).Stack([k.Input(shape), *layers]), np.zeros((1, *shape)))
+
+
 def _layers_in_lists_of_a_layer(k):
     def parts():
         rows = [[k.layers.Dense(WIDTH), k.layers.LayerNormalization()] for _ in range(2)]
@@ -334,6 +349,12 @@ MODELS: dict[str, Build] = {
     "layers_as_arguments": lambda k: wired(
         k, _classes(k).Holder(k.layers.Dense(WIDTH)), _classes(k).Holder(_classes(k).Block())
     ),
+    "registered_after_embedding": lambda k: _with_a_registered_layer(
+        k, lambda k: k.layers.Embedding(4, 1), embedded=True
+    ),
+    "registered_after_subclassed": lambda k: _with_a_registered_layer(
+        k, lambda k: in_turn(k.Model, one=_registered("Block")(k), two=_registered("Block")(k))()
+    ),
     "own_saving": lambda k: called(stack(k, _classes(k).Own(), k.layers.Dense(1))),
     "own_saving_in_subclassed": lambda k: called(
         in_turn(k.Model, one=_classes(k).Own, two=lambda: _classes(k).Own(name="two"))()
@@ -364,6 +385,8 @@ MODELS: dict[str, Build] = {
     "nested_named": lambda k: _nested(k, "encoder"),
     "nested_again": lambda k: _nested(k, again=True),
     "branches": _branches,
+    "two_inputs": _of_two_inputs,
+    "shared_by_two_inputs": lambda k: _of_two_inputs(k, shared=True),
     "wrapped": _wrapped,
     "frozen_first": lambda k: _frozen(chain(k, None, None, None), 1),
     "frozen_norm": lambda k: _frozen(
@@ -384,6 +407,9 @@ MODELS: dict[str, Build] = {
     "frozen_wrapped": lambda k: _frozen(_wrapped(k), 0, 2),
     "tables": _tables,
     "preprocessed": _preprocessed,
+    "normalized_by_constants": lambda k: stack(
+        k, k.layers.Normalization(mean=[1.0] * WIDTH, variance=[2.0] * WIDTH), *dense(k, None)
+    ),
     "scalar_first": _scalar_first,
     "called_model": lambda k: stack(
         k,

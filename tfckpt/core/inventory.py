@@ -309,7 +309,7 @@ def rebased(name: str, heads: Mapping[str, str]) -> str | None:
     >>> rebased("model/a/kernel", {"model": "student", "model/a": "teacher/b"})
     'teacher/b/kernel'
     """
-    end = len(name)
+    end = len(name) if heads else 0
     while end > 0:
         if (head := heads.get(name[:end])) is not None:
             return head + name[end:]
@@ -349,26 +349,6 @@ def name_number(label: str) -> int:
     """
     match = re.search(r"_(\d{1,18})(_preprocessor)?$", label)
     return int(match[1]) if match else 0
-
-
-def renumbered(held: Container) -> dict[str, str]:
-    """Places by the order of the list, as records have had them → by the order of creation.
-
-    >>> rows = Layer("dense", "dense_7", True, None, "dense", 7), Layer("head", "head")
-    >>> another = Layer("dense_1", "dense_2", True, None, "dense", 2)
-    >>> renumbered(Container(SEQUENCE, (*rows, another)))
-    {'dense_1': 'dense', 'dense': 'dense_1'}
-    """
-    found: dict[str, str] = {}
-    of_base: dict[str, list[Layer]] = {}
-    for x in held.layers if held.kind == SEQUENCE else ():
-        if x.auto:
-            of_base.setdefault(x.cls, []).append(x)
-    for layers in of_base.values():
-        places = sorted((x.place for x in layers), key=name_number)
-        created = sorted(layers, key=lambda x: x.created)
-        found |= {x.place: p for x, p in zip(created, places, strict=True) if x.place != p}
-    return found
 
 
 def weak_base(label: str, bases: Collection[str], cls: str = "") -> str:

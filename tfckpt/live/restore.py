@@ -35,7 +35,7 @@ from tfckpt.planning.suggestion import suggest
 from tfckpt.stored.bundles.keys import OBJECT_GRAPH
 from tfckpt.stored.commits.record_file import path_of
 from tfckpt.stored.formats.open import StoredCheckpoint, open_checkpoint, refuse_absent
-from tfckpt.stored.formats.roots import Move
+from tfckpt.stored.formats.roots import rename_heads
 from tfckpt.stored.io.explain import KERAS_FILES
 from tfckpt.stored.io.files import files_of
 
@@ -289,7 +289,7 @@ def _planned(
         named = {_top(text) for text in _texts(policy)}
         moved = other_paths(stored_inventory, live_inventory).items()
         if heads := {old: new for old, new in moved if not {_top(old), _top(new)} & named}:
-            stored_inventory = Move(stored_inventory, heads).done()
+            stored_inventory = rename_heads(stored_inventory, heads)
         policy = as_named(policy, stored_inventory, live_inventory, partial(_printed, source.path))
         known = plan_context(policy) if policy.adapt else None
         plan = make_plan(policy, stored_inventory, live_inventory, known)

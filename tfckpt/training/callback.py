@@ -25,7 +25,7 @@ from tfckpt.training import fit_checks
 from tfckpt.training.best import load_best
 from tfckpt.training.fit import Fit, list_of
 from tfckpt.training.fits import directory_of, earlier, is_over, remember
-from tfckpt.training.saves import scalars
+from tfckpt.training.saves import Moment, scalars
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -43,6 +43,9 @@ def callback_for(  # noqa: C901 (a class of short methods)
 
     say = _print if verbose else _keep_quiet
     warn = _print if verbose else logging.warning
+
+    def now(logs: Any) -> Moment:
+        return Moment(run.epoch, scalars(logs), run.training, run.metadata)
 
     class TrainingCheckpoint(Callback):  # type: ignore[misc]
         """Restores when training begins, saves when the config's ``manager.save`` says so."""
@@ -95,13 +98,14 @@ def callback_for(  # noqa: C901 (a class of short methods)
             self._fit.batch_ends(logs)
             if not passed_over:
                 batches = self._fit.batches_of_last_call
-                say(_saved(run.save_if_batch_due(batches, scalars(logs)), self))
+                say(_saved(run.saves.after_batches(batches, now(logs)), self))
 
         @naming_what_is_gone
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
             self._fit.epoch_ends()
             last = self.model.stop_training or epoch + 1 >= self.params["epochs"]
-            say(_saved(run.save_if_epoch_due(epoch + 1, scalars(logs), last=last), self))
+            run.epoch = epoch + 1
+            say(_saved(run.saves.after_epoch(now(logs), last=last), self))
 
         @naming_what_is_gone
         def on_train_end(self, logs: Any = None) -> None:

@@ -249,6 +249,8 @@ class _Described:
             elif not path.startswith(tuple(passed)):
                 passed.append(path)
                 lost.append(f"{self.key}: {name} {_CHANGES}, since it{held.why}: {_RESET}")
+        removed = [path for path in (first.held if first else ()) if now.lacks(path)]
+        state["removed"] = [path.removeprefix(f"{self.key}.") for path in removed]
         return {**state, "inside": inside, "lost": lost}
 
     def restore(self, entry: Any, now: HeldValues, arrays: Mapping[str, Array]) -> str:
@@ -270,6 +272,10 @@ class _Described:
             self.owner.set_state(state)
         elif offered:
             messages.append("it no longer has get_state and set_state, so it is reset")
+        for name in entry.get("removed", ()):
+            holder, _, attribute = f"{self.key}.{name}".rpartition(".")
+            if self._takes(owner := now.objects.get(holder), attribute):
+                vars(owner).pop(attribute, None)
         messages += self._assign(values, inside, now)
         if "best" in values:
             keep_best(self.owner)

@@ -56,9 +56,9 @@ class Fit:
     ) -> None:
         """``callback`` is that of a `Run`, whose checkpoint has the ``objects``."""
         self._callback, self._model, self._objects = callback, callback.model, objects
-        self._run, self._fits, self._say, self._warn = run, run.fits, say, warn
+        self._run, self._say, self._warn = run, say, warn
+        self._fits = fits = run.fits
         self._known = run.report is not None  # restored before, by the caller or an earlier `fit`
-        fits = self._fits
         self._list = list_of(callback)
         self._others = [each for each in self._list.callbacks if each is not callback]
         self._list.callbacks = [*self._others, callback]  # last: it saves what the others have seen
@@ -213,7 +213,8 @@ class Fit:
         self._build_metrics()
         self._build_validation(resumption)
         if self._skip:
-            self._notify_others_of(epoch)  # the saved values include what they assign
+            for callback in self._others:  # the saved values include what they assign
+                callback.on_epoch_begin(epoch, {})
             self._list.callbacks = [self._callback]
         arrays = self._restore(resumption, target)
         if not self._skip:
@@ -465,10 +466,6 @@ class Fit:
             arrays=list(arrays),
         )
         return described(position, held, self._fits), held
-
-    def _notify_others_of(self, epoch: int) -> None:
-        for callback in self._others:
-            callback.on_epoch_begin(epoch, {})
 
     def _steps(self) -> int | None:
         steps = self._callback.params.get("steps")

@@ -154,6 +154,11 @@ class HeldValues:
         made = holder in self.objects and holder not in first.objects
         return made and is_of_keras(type(self.objects[holder]))
 
+    def lacks(self, path: str) -> bool:
+        """Whether an object that is still there has this attribute no more."""
+        holder, _, name = path.rpartition(".")
+        return holder in self.objects and not hasattr(self.objects[holder], name)
+
     # Objects
 
     def _model(self, model: Any, path: str, depth: int) -> None:
@@ -396,8 +401,6 @@ class HeldValues:
         elif isinstance(value, io.IOBase):
             with contextlib.suppress(OSError, ValueError):  # else it is written
                 mark = mark, value.tell() if not value.writable() else None
-        elif isinstance(value, np.random.SeedSequence):
-            mark = value.n_children_spawned
         elif hasattr(value, "__next__") and package(type(value)) in {"builtins", "itertools"}:
             mark = _place(value)
         name = type(value).__name__
@@ -477,14 +480,29 @@ def _fill_slice(old: Any, new: Any) -> None:
     old[:] = new if isinstance(old, bytearray) else array.array(old.typecode, new)
 
 
-_BITS = np.random.BitGenerator
+def _spawned(bits: Any) -> int:
+    return int(getattr(getattr(bits, "seed_seq", None), "n_children_spawned", 0))
+
+
+def _spawn(seeds: Any, number: int) -> None:
+    if number > seeds.n_children_spawned:
+        seeds.spawn(number - seeds.n_children_spawned)
+
+
+def _fill_bits(bits: Any, new: Any) -> None:
+    bits.state, spawned = new
+    if spawned:
+        _spawn(bits.seed_seq, spawned)
+
+
 # How the state inside is read, and assigned.
 _INSIDE: dict[type, tuple[Callable[[Any], Any], Callable[[Any, Any], object]]] = {
     np.random.Generator: (
-        lambda one: one.bit_generator.state,
-        lambda one, new: setattr(one.bit_generator, "state", new),
+        lambda one: [one.bit_generator.state, _spawned(one.bit_generator)],
+        lambda one, new: _fill_bits(one.bit_generator, new),
     ),
-    _BITS: (lambda one: one.state, lambda one, new: setattr(one, "state", new)),
+    np.random.BitGenerator: (lambda one: [one.state, _spawned(one)], _fill_bits),
+    np.random.SeedSequence: (lambda one: one.n_children_spawned, _spawn),
     np.random.RandomState: (np.random.RandomState.get_state, np.random.RandomState.set_state),
     random.Random: (random.Random.getstate, random.Random.setstate),
     random.SystemRandom: (lambda one: None, lambda one, new: None),  # has none

@@ -113,6 +113,7 @@ def groups_of(package: str, model: Any) -> Mapping[int, tuple[str, bool]]:
         return {}
     store = optional(library, "H5IOStore")  # Keras 3 asks for its class
     recorder = type("Recorder", (_GroupRecorder, store), {})()
+    recorder.update([id(getattr(model, "optimizer", None))])  # it would copy all that it has
     with contextlib.suppress(Exception):  # a layer may write its values itself, by a user's code
         walk(model, recorder, None, "", recorder)
     found: Mapping[int, tuple[str, bool]] = recorder.found

@@ -23,11 +23,12 @@ import io
 import math
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.errors import CheckpointError, DamagedCheckpointError, UnsupportedCheckpointError
+from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
 from tfckpt.stored.io import limits
+from tfckpt.stored.io.files import reading
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     import numpy as np
 
@@ -150,10 +151,10 @@ class Hdf5:
         self._path, self._room = path, room
         self._extents: list[tuple[int, int, str]] = []
         self._with_dtype_attribute: list[str] = []
-        with self._translated_errors():
+        with reading(self._path, "", "HDF5"):
             self._file = h5py.File(stream, "r")
         try:
-            with self._translated_errors():
+            with reading(self._path, "", "HDF5"):
                 self.root = self._walk()
             self._check_extents()
             self._longest = self._longest_string(stream)
@@ -166,7 +167,7 @@ class Hdf5:
         """The array at a path."""
         import numpy as np
 
-        with self._translated_errors(path):
+        with reading(self._path, path, "HDF5"):
             listed = self.root.dataset(path)
             dataset = self._file[path]
             if listed is None or dataset.shape != listed.shape:
@@ -215,7 +216,7 @@ class Hdf5:
         import numpy as np
 
         h5 = self._h5py
-        with self._translated_errors(path):
+        with reading(self._path, path, "HDF5"):
             holder = self._file[path or "/"]
             attribute = h5.h5a.open(holder.id, name.encode("utf-8", "surrogateescape"))
             kind, count = attribute.get_type(), math.prod(attribute.shape)
@@ -341,29 +342,12 @@ class Hdf5:
             if start < end:
                 raise self._damaged(f"its bytes overlap those of {other!r}", path)
 
-    @contextlib.contextmanager
-    def _translated_errors(self, name: str = "") -> Iterator[None]:
-        """Turn errors of the HDF5 library into `DamagedCheckpointError`."""
-        try:
-            yield
-        except CheckpointError:
-            raise
-        except Exception as error:
-            reason = str(error).strip("'\"").rstrip(".") or type(error).__name__
-            raise self._damaged(f"cannot be read as HDF5: {reason}", name) from error
-
     def _damaged(self, message: str, name: str) -> DamagedCheckpointError:
         return DamagedCheckpointError(message, path=self._path, name=name)
 
     def _unsupported(self, what: str, name: str) -> UnsupportedCheckpointError:
         message = f"contains {what}, which Keras never writes; tfckpt does not read it"
         return UnsupportedCheckpointError(message, path=self._path, name=name)
-
-
-def attributes(file: Hdf5, group: H5Group, names: Mapping[str, str]) -> dict[str, str]:
-    """The string attributes in ``names`` that the group has, by the caller's keys for them."""
-    texts = {key: file.text(group, name) for key, name in names.items()}
-    return {key: text for key, text in texts.items() if text is not None}
 
 
 def _gaps(extents: Iterable[tuple[int, int, str]], size: int) -> Iterator[tuple[int, int]]:

@@ -20,7 +20,7 @@ import tempfile
 import zipfile
 from typing import TYPE_CHECKING, Any
 
-from tfckpt.errors import CheckpointError, DamagedCheckpointError, UnsupportedCheckpointError
+from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
 from tfckpt.stored.formats import keras2_h5, keras_objects
 from tfckpt.stored.formats.checkpoint import FileValues, StoredCheckpoint
 from tfckpt.stored.formats.hdf5 import H5Group, Hdf5, OpenedFile
@@ -111,7 +111,7 @@ class Archive:
     def __init__(self, handle: Handle, path: str) -> None:
         self._path, self._room = path, Room(path, handle.size)
         self._unpacked: list[Any] = []
-        with self._reading():
+        with reading(path, "", "a ZIP archive"):
             self._zip = zipfile.ZipFile(io.BufferedReader(OpenedFile(handle)))
         members = self._zip.infolist()
         if len(members) > limits.PARTS:
@@ -148,7 +148,7 @@ class Archive:
         file: Any = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 (closed with the archive)
         self._unpacked.append(file)
         size = 0
-        with self._reading(name), self._zip.open(member) as packed:
+        with reading(self._path, name, "a ZIP archive"), self._zip.open(member) as packed:
             while part := packed.read(_CHUNK):
                 size += len(part)
                 file.write(part)
@@ -160,17 +160,6 @@ class Archive:
     def close(self) -> None:
         for file in self._unpacked:
             file.close()
-
-    @contextlib.contextmanager
-    def _reading(self, name: str = "") -> Iterator[None]:
-        try:
-            with reading(self._path, name):
-                yield
-        except CheckpointError:
-            raise
-        except Exception as error:  # zipfile raises many types, from zlib.error to struct.error
-            reason = str(error) or type(error).__name__
-            raise self._damaged(f"cannot be read as a ZIP archive: {reason}", name) from error
 
     def _damaged(self, message: str, name: str = "") -> DamagedCheckpointError:
         return DamagedCheckpointError(message, path=self._path, name=name)

@@ -32,14 +32,13 @@ from tfckpt.core.optimizer_names import (
 from tfckpt.errors import (
     DamagedCheckpointError,
     NotInstalledError,
-    TfckptError,
     UnsupportedCheckpointError,
 )
 from tfckpt.stored.bundles.values import StoredValues
 from tfckpt.stored.formats.checkpoint import StoredCheckpoint
 from tfckpt.stored.formats.exported import SEED_STATE, in_scope_of_model
 from tfckpt.stored.formats.keras_layers import KERAS_BASES
-from tfckpt.stored.formats.tf1_layers import KeyLayers
+from tfckpt.stored.formats.tf1 import KeyLayers
 from tfckpt.stored.io import limits
 from tfckpt.stored.io.explain import ORBAX_TREE, orbax_step
 from tfckpt.stored.io.files import absolute, content, digest_of, join, reading
@@ -59,7 +58,7 @@ _TREES = {*_WEIGHTS, _STATE, _METRICS}
 # Adamax and all others have attributes of other names.
 _WORDS = {"iteration": "iterations", "norm": "velocity"}
 _ARRAYS, _EMPTY = ("jax.Array", "np.ndarray", "scalar"), ("Dict", "None")
-_MAX_DEPTH = 8
+_KIND, _MAX_DEPTH = "a checkpoint of Orbax", 8
 _CACHE = 1 << 26
 _CHUNK = 1 << 20
 _CODECS = {"bytes", "crc32c", "sharding_indexed", "transpose", "zstd"}
@@ -84,7 +83,7 @@ def open_orbax(path: str, opening: Opening) -> StoredCheckpoint:
 def _kinds(step: str, files: Files) -> dict[str, tuple[tuple[str, ...], str]]:
     """Key → the place of an array in the tree, and its type in the program that saved it."""
     kinds: dict[str, tuple[tuple[str, ...], str]] = {}
-    with _damage(step):
+    with reading(step, "", _KIND):
         with reading(tree := join(step, f"{ORBAX_TREE}/_METADATA")):
             document = json.loads(content(tree, files, limits.TEXT))
         for node in document["tree_metadata"].values():
@@ -130,7 +129,7 @@ class _Arrays(StoredValues):
         self._opened: dict[str, Any] = {}
         self._dtypes: dict[str, str] = {}
         for key, (_, kind) in kinds.items():
-            with _damage(step, key):
+            with reading(step, key, _KIND):
                 store = {"driver": "ocdbt", "base": base, "path": f"{key}/"}
                 array: Any = tensorstore.open(
                     spec | {"kvstore": store}, context=context, open=True, read=True
@@ -152,7 +151,7 @@ class _Arrays(StoredValues):
         return Entry(name, role, dtype, shape, math.prod(shape) * ITEM_BYTES[dtype], key, slot, of)
 
     def read(self, key: str) -> np.ndarray:
-        with _damage(self._step, key):
+        with reading(self._step, key, _KIND):
             value: np.ndarray = self._opened[key].read(order="C").result()
             return value.astype(self._dtypes.get(key, value.dtype), copy=False)
 
@@ -228,19 +227,6 @@ def _blocks(handle: Handle, at: int) -> Iterator[int]:
             return
         at += 3 + (1 if kind == _REPEATED else length)
         yield min(window, _BLOCK) if kind == _PACKED else length
-
-
-@contextlib.contextmanager
-def _damage(step: str, key: str = "") -> Iterator[None]:
-    """Turn errors of JSON and of tensorstore into `DamagedCheckpointError`."""
-    try:
-        yield
-    except TfckptError:
-        raise
-    except Exception as error:
-        reason = str(error).partition(" [")[0][:300] or type(error).__name__
-        message = f"cannot be read as a checkpoint of Orbax: {reason}"
-        raise DamagedCheckpointError(message, path=step, name=key) from error
 
 
 def _inventory(

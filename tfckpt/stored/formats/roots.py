@@ -20,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from tfckpt.core.inventory import Root, rebased, renumbered, unnumbered
+from tfckpt.core.inventory import Root, rebased, unnumbered
 from tfckpt.core.names import METRICS, MODEL, OPTIMIZER, SEED
 from tfckpt.core.optimizer_names import slot_tail
 from tfckpt.core.text import free_name
@@ -189,32 +189,7 @@ def moved_to(inventory: Inventory, live: Mapping[str, Root]) -> Inventory:
     targets = _targets(inventory, live)
     if all(old == new for old, new in targets.items()):
         return inventory
-    return Move(inventory, _heads(inventory, targets)).done()
-
-
-def by_creation(inventory: Inventory) -> Inventory:
-    """The inventory of a record, with automatic names in the order of creation.
-
-    Earlier ones have them in the order of their lists.
-    """
-    heads: dict[str, str] = {}
-    containers = dict(inventory.containers)
-    for path in sorted(containers, key=len):
-        held = containers[path]
-        places = renumbered(held)
-        if not places:
-            continue
-        rows = (x._replace(place=places.get(x.place, x.place)) for x in held.layers)
-        containers[path] = held._replace(layers=tuple(rows))
-        root, _, rest = path.partition("/")
-        tops = {path: rebased(path, heads) or path}
-        for kind in (SEED, METRICS):
-            top = "/".join(filter(None, (root * (root != MODEL), kind, rest)))
-            tops[top] = rebased(top, heads) or top
-        heads |= {
-            f"{x}/{old}": f"{y}/{new}" for x, y in tops.items() for old, new in places.items()
-        }
-    return Move(dataclasses.replace(inventory, containers=containers), heads).done()
+    return rename_heads(inventory, _heads(inventory, targets))
 
 
 def _targets(inventory: Inventory, live: Mapping[str, Root]) -> dict[str, str]:
@@ -295,45 +270,39 @@ def _heads(inventory: Inventory, targets: Mapping[str, str]) -> dict[str, str]:
     return heads
 
 
-class Move:
-    """Renames the prefixes of all names of an inventory at once: ``heads`` maps old → new."""
+def rename_heads(inventory: Inventory, heads: Mapping[str, str]) -> Inventory:
+    """The inventory with the prefixes of all names replaced at once: ``heads`` maps old → new."""
 
-    def __init__(self, inventory: Inventory, heads: Mapping[str, str]) -> None:
-        self._inventory = inventory
-        self._heads = heads
+    def name(old: str) -> str:
+        moved = rebased(old, heads) if old else heads.get("")
+        return old if moved is None else moved
 
-    def done(self) -> Inventory:
-        inventory, name = self._inventory, self._name
-        entries: dict[str, Entry] = {}
-        for entry in map(self._entry, inventory.entries.values()):
-            free = free_name(entry.name, entries.__contains__)
-            entries[free] = entry._replace(name=free)
-        return dataclasses.replace(
-            inventory,
-            entries=entries,
-            containers={name(path): held for path, held in inventory.containers.items()},
-            aliases={name(path): name(target) for path, target in inventory.aliases.items()},
-            optimizers={name(path): label for path, label in inventory.optimizers.items()},
-            accumulation={name(path): each for path, each in inventory.accumulation.items()},
-            roots={
-                keyword: dataclasses.replace(root, component=name(root.component))
-                for keyword, root in inventory.roots.items()
-            },
-            private=inventory.private
-            and {name(path): edge for path, edge in inventory.private.items()},
-            left_out={name(path): reason for path, reason in inventory.left_out.items()},
-        )
-
-    def _name(self, name: str) -> str:
-        moved = rebased(name, self._heads) if name else self._heads.get("")
-        return name if moved is None else moved
-
-    def _entry(self, entry: Entry) -> Entry:
-        if not entry.of:
-            return entry._replace(name=self._name(entry.name))
-        of = self._name(entry.of)
+    def entry(each: Entry) -> Entry:
+        if not each.of:
+            return each._replace(name=name(each.name))
+        of = name(each.of)
         # `~2` where two have the name
-        head, _, repeated = entry.name.rpartition(slot_tail(entry.of))
-        if not head.endswith(f"/{entry.slot}"):
-            return entry._replace(name=self._name(entry.name), of=of)
-        return entry._replace(name=self._name(head) + slot_tail(of) + repeated, of=of)
+        head, _, repeated = each.name.rpartition(slot_tail(each.of))
+        if not head.endswith(f"/{each.slot}"):
+            return each._replace(name=name(each.name), of=of)
+        return each._replace(name=name(head) + slot_tail(of) + repeated, of=of)
+
+    entries: dict[str, Entry] = {}
+    for each in map(entry, inventory.entries.values()):
+        free = free_name(each.name, entries.__contains__)
+        entries[free] = each._replace(name=free)
+    return dataclasses.replace(
+        inventory,
+        entries=entries,
+        containers={name(path): held for path, held in inventory.containers.items()},
+        aliases={name(path): name(target) for path, target in inventory.aliases.items()},
+        optimizers={name(path): label for path, label in inventory.optimizers.items()},
+        accumulation={name(path): each for path, each in inventory.accumulation.items()},
+        roots={
+            keyword: dataclasses.replace(root, component=name(root.component))
+            for keyword, root in inventory.roots.items()
+        },
+        private=inventory.private
+        and {name(path): edge for path, edge in inventory.private.items()},
+        left_out={name(path): reason for path, reason in inventory.left_out.items()},
+    )

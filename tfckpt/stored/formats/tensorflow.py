@@ -10,7 +10,6 @@ import dataclasses
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from tfckpt.core.inventory import renumbered
 from tfckpt.errors import DamagedCheckpointError
 from tfckpt.stored.bundles.bundle import Bundle
 from tfckpt.stored.bundles.keys import OBJECT_GRAPH
@@ -42,10 +41,6 @@ def open_bundle(
         record = record_file.read(prefix, opening.files, bundle.digest)
         if record is not None:
             detected, inventory = "tfckpt", _check(record.inventory, bundle)
-            if any(map(renumbered, inventory.containers.values())):
-                from tfckpt.stored.formats.roots import by_creation
-
-                inventory = by_creation(inventory)
             if opening.roots and not _same_roots(inventory.roots, opening.roots):
                 from tfckpt.stored.formats.roots import moved_to
 

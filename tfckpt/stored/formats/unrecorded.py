@@ -1,7 +1,7 @@
 """The inventory of a bundle without a commit record, from its object graph or its keys.
 
 A bundle without an object graph comes from TF1's ``Saver``, whose keys are names
-(:mod:`tfckpt.stored.formats.tf1_names`). Every value of the index is in the inventory, except the
+(:mod:`tfckpt.stored.formats.tf1`). Every value of the index is in the inventory, except the
 object graph and the layer configurations that TensorFlow 1.13 wrote beside it. Values that
 ``model.export`` stores twice appear once.
 """
@@ -19,7 +19,7 @@ from tfckpt.stored.bundles.keys import OBJECT_GRAPH
 from tfckpt.stored.formats.exported import Exported
 from tfckpt.stored.formats.graph_reader import CONFIG, GraphReader
 from tfckpt.stored.formats.keras_layers import KERAS_BASES
-from tfckpt.stored.formats.tf1_names import name_keys
+from tfckpt.stored.formats.tf1 import name_keys
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -233,14 +233,22 @@ def stands_for(name: str) -> str | None:
 
 
 @contextlib.contextmanager
-def reading(path: str, name: str = "") -> Iterator[None]:
-    """Convert an OSError while reading into DamagedCheckpointError."""
+def reading(path: str, name: str = "", kind: str = "") -> Iterator[None]:
+    """Convert an OSError while reading into DamagedCheckpointError.
+
+    With ``kind``, what the library of that kind of file raises, whatever its type, is converted.
+    """
     try:
         yield
     except CheckpointError:
         raise
-    except OSError as error:
-        message = f"cannot be read: {error.strerror or error}"
+    except Exception as error:
+        if not kind and not isinstance(error, OSError):
+            raise
+        system = getattr(error, "strerror", None)
+        text = str(error).partition(" [source")[0].strip("'\"").rstrip(".")  # of tensorstore
+        how = f" as {kind}" if kind and not system else ""
+        message = f"cannot be read{how}: {system or text[:300] or type(error).__name__}"
         raise DamagedCheckpointError(message, path=path, name=name) from error
 
 
