@@ -11,12 +11,11 @@ import tensorflow as tf
 from tfckpt.core.inventory import Role
 from tfckpt.core.optimizer_names import LOSS_SCALE, begins_as_weights, optimizer_of
 from tfckpt.errors import RestoreError
-from tfckpt.live.building import trainable_now
 from tfckpt.live.flavors import has_named_slots, is_v1
 from tfckpt.live.inventory import collect_as
 from tfckpt.live.optimizers import is_built, says_built, trained_in
 from tfckpt.live.private.building import build_slots
-from tfckpt.live.rebuild import strategy_of
+from tfckpt.live.rebuild import strategy_of, trainable_now
 from tfckpt.live.variables import in_parts, parts, raw
 from tfckpt.planning.checks.step import ASSIGNED
 

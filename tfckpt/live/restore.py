@@ -17,14 +17,15 @@ from tfckpt.core.gc_pause import gc_paused
 from tfckpt.core.inventory import Inventory, Origin, Role
 from tfckpt.core.selectors import REGEX
 from tfckpt.errors import CheckpointError, DamagedCheckpointError, RefusedError, RestoreError
-from tfckpt.live import building, outputs
+from tfckpt.live import outputs
 from tfckpt.live.adapt import plan_context
 from tfckpt.live.addresses import addresses
 from tfckpt.live.apply import Undo, apply, check_values
+from tfckpt.live.building import build_models
 from tfckpt.live.built_optimizers import build_optimizers, initial_values, replaced, settings_of
 from tfckpt.live.inventory import Live, collect, ungraphed
 from tfckpt.live.late import assigned_by_tensorflow, awaiting
-from tfckpt.live.rebuild import Building, build_layers
+from tfckpt.live.rebuild import Building, build_layers, check_built
 from tfckpt.live.turns import live_objects
 from tfckpt.live.variables import as_int
 from tfckpt.live.vocabularies import derive_again
@@ -229,7 +230,7 @@ def prepare(
         if any(source.policy.build for source in sources):
             built.begins(live)
             for source in sources:
-                building.build_models(given, source.policy.build)
+                build_models(given, source.policy.build)
             live = collect(objects, root, orders=orders)
         opened = {each.path: stack.enter_context(_open(each.path, live)) for each in sources}
         workers.exchange("opening")
@@ -239,7 +240,7 @@ def prepare(
         planned = partial(_planned, sources, opened, leave=leave, skip_slots=skip_slots)
         walk = partial(collect, objects, root, orders=orders)
         plan, live = _with_built(live, opened, built, walk, planned)
-        building.check_built(live, plan)
+        check_built(live, plan)
         for path, stored in opened.items():
             steps = (step for step in plan.assignments if step.origin in ("", path))
             refuse_absent(stored, [entry.key for step in steps for entry in step.reads])
