@@ -86,6 +86,7 @@ class Objects:
         for uid, node in self._nodes.items():
             node.settings = self._settings(uid)
             node.given = not node.base or id(node) in given
+            node.trainable = True  # no edit freezes one
         self._named = names.assign({names.MODEL: root}, {names.MODEL})
         self._paths = {
             uid: self._named.paths[id(node)]
