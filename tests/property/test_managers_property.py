@@ -254,6 +254,17 @@ def test_the_best_of_another_run_is_no_rival() -> None:
     assert decision.delete == ()
 
 
+@pytest.mark.parametrize(
+    ("fits", "stay"), [("0 0 1 1", "2 4"), ("0 1 2 2", "2 4"), ("0 0 0", "3"), ("0 - 1", "1 3")]
+)
+def test_of_the_fit_before_the_last_one_stays(fits, stay) -> None:
+    given = saved(step=" ".join(map(str, range(len(fits.split())))))
+    for one, fit in zip(given, fits.split(), strict=True):
+        one.record.training = {} if fit == "-" else {"fit": {"fit": int(fit)}}
+    decision = decide(given, [Keep(latest=1)], anchor=0.0)
+    assert [path[5:] for path in decision.kept] == stay.split()
+
+
 # Of any checkpoints
 
 METRIC = st.sampled_from([0.0, 0.1, 0.2, 0.3, -1.0, math.nan, math.inf, -math.inf]) | st.floats()

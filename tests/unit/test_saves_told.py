@@ -82,6 +82,12 @@ def test_values_that_are_not_finite_are_named_recorded_or_refused(tmp_path, capl
     assert manager.checkpoints == []
     model.out.assign(np.ones((2, 2)))
     assert manager.save().endswith("ckpt-1")
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, name="a")])
+    model.compile(keras.optimizers.SGD(momentum=0.9), "mse")
+    model.optimizer.build(model.trainable_variables)
+    model.optimizer.momentums[0].assign([[np.nan]])
+    with pytest.raises(tfckpt.SaveError, match="optimizer/momentum/a/kernel"):
+        manager_of(tmp_path / "slots", model=model, on_nonfinite="refuse").save()
 
 
 @pytest.mark.parametrize(

@@ -388,15 +388,18 @@ def test_it_is_refused_and_goes_on_with_what_it_had(begin, flavor, reason, capsy
         assert (run.epoch, run.report.epoch) == (EPOCHS, 1)
 
 
-def test_another_seed_is_refused_before_anything_is_assigned(begin) -> None:
-    interrupt(begin, (1, 2))
+@pytest.mark.parametrize(
+    ("then", "call"), [(1, "call keras.utils.set_random_seed(1)"), (None, "set no seed")]
+)
+def test_another_seed_is_refused_before_anything_is_assigned(begin, then, call) -> None:
+    interrupt(begin, (1, 2), seed=then)
     model, run = begin(seed=2)
     before = values(there := variables(model))
     with pytest.raises(tfckpt.RestoreError) as error:
         fit(model, run.callback(verbose=0))
     assert str(error.value) == (
-        "the global seed was 1 and is now 2: the data of later epochs would come in another "
-        "order\n  call keras.utils.set_random_seed(1) before creating the dataset, as before; or, "
+        f"the global seed was {then} and is now 2: the data of later epochs would come in another "
+        f"order\n  {call} before creating the dataset, as before; or, "
         "to restart that epoch with another seed, set `training_state: [epoch, callbacks]` in the "
         'policy (resume(…, policy={"training_state": ["epoch", "callbacks"]}))'
     )
