@@ -246,7 +246,8 @@ def by_class(run: Start) -> None:
             type(self).count += 1
             rate(self, self.count)
 
-    run.fit(run.compiled(), Counts(), **ARRAYS)
+    named = type("Counts", (Counts,), {"count": 1})  # as its base
+    run.fit(run.compiled(), named(), **ARRAYS)
 
 
 # In the model, its loss, optimizer, schedule
@@ -452,7 +453,7 @@ HELD: dict[str, Program] = {
     "named tuple": has(Named, other),
     "value of a property": has(Described, described),
     "module": has(lambda: setattr(SETTINGS, "count", 0), in_a_module),
-    "class in an attribute": has(lambda: type("Settings", (), {"count": 0}), slot),
+    "class, held": has(lambda: type("Settings", (), {"count": 0}), slot),
     "UserDict": has(lambda: collections.UserDict(a=0), counts),
     "seeds of NumPy": has(lambda: np.random.default_rng(3), spawned),
     "attribute removed": has(lambda: types.SimpleNamespace(more=3, seen=0), removed),

@@ -207,6 +207,8 @@ class HeldValues:
             return
         self._seen[id(cls)] = cls
         at = f"{path}.{cls.__name__}:"
+        if at in self.objects:  # a base of the same name
+            at = f"{path}.{cls.__module__}.{cls.__qualname__}:"
         self.objects[at] = cls
         for name, member in list(vars(cls).items()):
             value = getattr(member, "__func__", member)
@@ -246,6 +248,8 @@ class HeldValues:
             if isinstance(value, types.ModuleType):
                 if depth < _DEPTH and not _is_installed(value.__name__):
                     self._named(named, vars(value), value.__name__, depth + 4)
+            elif isinstance(value, type):
+                self._visit(value, module, depth + 1)
             elif at not in self.held:
                 self._visit(value, at, depth + 1, partial(names.__setitem__, name))
 
@@ -260,7 +264,7 @@ class HeldValues:
             self._callable(value, path, depth)
         elif isinstance(value, type):
             if self._is_own(value):
-                self._class(value, path.rpartition(".")[0] or path, depth)
+                self._class(value, path, depth)
         elif id(value) not in self._seen and depth <= _DEPTH and len(self._seen) < _OBJECTS:
             self._seen[id(value)] = value
             self._object(value, path, depth, put)

@@ -312,8 +312,8 @@ class Optimizers:
         """What becomes of a number of steps that no slot is restored with; None if it is right."""
         stored, live = self._sides
         cls = live.optimizers.get(step.name.rpartition("/")[0], "")
-        if source in self._owners[0].trained:
-            return None
+        if any(f"{path}/".startswith(f"{source}/") for path in self._owners[0].trained):
+            return None  # or one inside of it has slots
         if step.status not in ASSIGNED:  # it counts something else
             return Status.RESET if step.hint == _STEPS_HINT else None
         if slots:
