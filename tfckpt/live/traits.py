@@ -105,7 +105,7 @@ class Traits:
         given = given_names(tree)
         for layer, node, _ in tree.layers:
             node.given = not node.base or id(node) in given
-            node.trainable = bool(layer.trainable)
+            node.trainable = getattr(layer, "trainable", None)  # tf_keras's FeatureSpace has none
         self._attributes = [(node, _attributes(layer)) for layer, node, _ in tree.layers]
         self._functional = [_taken(tree, *found) for found in _functional(tree)]
 

@@ -19,7 +19,7 @@ from tfckpt.core.text import without_repeat
 from tfckpt.planning.matching.align import is_resized
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Container, Mapping, Sequence
 
     from tfckpt.core.inventory import Inventory, Layer, Ordered, Shape
 
@@ -185,7 +185,7 @@ class Orders:
 
     @cached_property
     def _frozen_since(self) -> str | None:
-        """A layer that only one side has frozen, ``""`` for none; None if the file does not say."""
+        """A layer that one side alone has frozen, ``""`` for none; None if it is not known."""
         old, new = (
             {
                 f"{path}/{layer.place}": layer.trainable
@@ -199,7 +199,9 @@ class Orders:
         if changed:
             side = "the model" if old[changed[0]] else "the checkpoint"
             return f"{changed[0]!r} is frozen in {side}"
-        return "" if old else None
+        frozen = {path for path, trainable in old.items() if not trainable}
+        known = (_is_below(path, frozen) for path, trainable in new.items() if not trainable)
+        return "" if old and all(known) else None
 
     def _compare_own(
         self, stored_path: str, live_path: str, old: Sequence[Ordered], new: Sequence[Ordered]
@@ -305,6 +307,13 @@ def _layers(inventory: Inventory, path: str) -> tuple[Layer, ...]:
     """The layers of a functional or sequential model; () for anything else."""
     held = inventory.containers.get(path)
     return held.layers if held is not None and held.kind == SEQUENCE else ()
+
+
+def _is_below(path: str, others: Container[str]) -> bool:
+    """Whether a path is among others, or below one of them."""
+    while path and path not in others:
+        path = path.rpartition("/")[0]
+    return bool(path)
 
 
 def _last(name: str) -> str:

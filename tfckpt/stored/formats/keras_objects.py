@@ -247,7 +247,9 @@ class ObjectReader:
                 part = name.lstrip("_")
                 inner = mapping(settings, part) or self._wrapped(settings, part)
                 kind = snake_case(class_of(inner)) or part_class(cls, part)
-                node.children.append((name, self._layer(child, kind, inner)))
+                node.children.append((name, layer := self._layer(child, kind, inner)))
+                if not mapping(settings, part):
+                    layer.trainable = None  # the configuration is that of another one
         return node
 
     def _wrapped(self, settings: Mapping[str, Any], part: str) -> Mapping[str, Any]:
