@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfckpt.core.builds import Builds
-    from tfckpt.core.inventory import Entry
+    from tfckpt.core.inventory import Entry, Inventory
     from tfckpt.live.inventory import Live
     from tfckpt.live.rebuild import Building, Walk
     from tfckpt.planning import Plan
@@ -40,7 +40,20 @@ def build_optimizers(
         return live
     trained = {path: _trained_before(path, plan, live, recorded) for path in live.optimizers}
     whole = all(step.name or step.entry.role is not Role.WEIGHT for step in plan.steps)
-    if not (unbuilt := unbuilt_optimizers(live, slots, trained, whole=whole)):
+    unbuilt = _unbuilt(live, slots, trained, whole=whole)
+    return _built(unbuilt, live, building, walk)
+
+
+def build_as_stored(stored: Inventory, live: Live, building: Building, walk: Walk) -> Live:
+    """Build the optimizers that an inventory has slots for; returns the live values afterwards."""
+    slots = {name: entry.of for name, entry in stored.entries.items() if entry.of}
+    return _built(_unbuilt(live, slots), live, building, walk)
+
+
+def _built(
+    unbuilt: list[tuple[Any, list[Any]]], live: Live, building: Building, walk: Walk
+) -> Live:
+    if not unbuilt:
         return live
     building.begins(live)
     for optimizer, variables in unbuilt:
@@ -48,7 +61,7 @@ def build_optimizers(
     return dataclasses.replace(walk(), unbuilt=live.unbuilt)
 
 
-def unbuilt_optimizers(
+def _unbuilt(
     live: Live,
     slots: Mapping[str, str],
     trained: Mapping[str, tuple[Mapping[str, Any], frozenset[str]]] | None = None,
@@ -124,7 +137,7 @@ def _to_train(optimizer: Any, owners: list[str], live: Live, *, whole: bool) -> 
 
 
 def _waiting_slots(plan: Plan) -> dict[str, str]:
-    """The stored slots that no optimizer has yet, as :func:`unbuilt_optimizers` takes them.
+    """The stored slots that no optimizer has yet, as :func:`_unbuilt` takes them.
 
     And the steps that are restored: Keras 3 begins an average at zero unless the step is the first.
     """

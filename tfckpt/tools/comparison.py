@@ -310,7 +310,7 @@ def _with_live(
     values: bool,
 ) -> tuple[_Side, _Side]:
     from tfckpt.live.arguments import OBJECTS, check_arguments
-    from tfckpt.live.built_optimizers import build_for, unbuilt_optimizers
+    from tfckpt.live.built_optimizers import build_as_stored
     from tfckpt.live.inventory import collect
     from tfckpt.live.rebuild import Building
     from tfckpt.live.variables import raw
@@ -320,14 +320,9 @@ def _with_live(
     check_arguments(None, objects, OBJECTS)
     live = collect(objects)
     stored = _stored(path, stack, progress, live.roots, live.weak_bases)
-    entries = stored.inventory.entries
-    slots = {name: entry.of for name, entry in entries.items() if entry.of}
-    if unbuilt := unbuilt_optimizers(live, slots):
-        built = stack.enter_context(Building(functools.partial(collect, objects), always=True))
-        built.begins(live)
-        for optimizer, variables in unbuilt:
-            build_for(optimizer, variables)
-        live = collect(objects)
+    walk = functools.partial(collect, objects)
+    built = stack.enter_context(Building(walk, always=True))
+    live = build_as_stored(stored.inventory, live, built, walk)
 
     def read(entry: Entry) -> np.ndarray:
         array: np.ndarray = raw(live.variables[entry.name]).numpy()
