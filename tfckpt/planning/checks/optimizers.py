@@ -65,8 +65,19 @@ _STEPS_HINT = (
 )
 _CLASS_HINT = "optimizer: reset starts it from scratch; match: name restores it anyway"
 _ANEW = "optimizer: reset starts the optimizer from scratch"
-_MISSING_SLOT_HINT = f"{_ANEW}; to leave only these as they are, declare them in expect_missing"
-_LEFT_SLOT_HINT = f"{_ANEW}; to leave out only these, declare them in expect_unexpected"
+# By the side that has no slot of a variable of its own: no such slot, or none of this variable.
+_NO_SUCH_SLOT = (
+    (
+        "the checkpoint's optimizer has no such slot",
+        "the checkpoint has no slot for this variable, which was not trained then",
+        f"{_ANEW}; to leave only these as they are, declare them in expect_missing",
+    ),
+    (
+        "the model's optimizer has no such slot",
+        "the model has no slot for this variable, which is not trained now",
+        f"{_ANEW}; to leave out only these, declare them in expect_unexpected",
+    ),
+)
 _BUILD_HINT = (
     "build the optimizers before restoring, as {}.build(model.trainable_variables): what each "
     "trains says which of the checkpoint's it is"
@@ -199,11 +210,8 @@ class Optimizers:
         if not stored:
             reason = "the model has an optimizer, but the checkpoint has no optimizer state"
             return reason, f"{self._weights_alone()}; or {_ANEW}"
-        if live.role is Role.SLOT and self._sides[0].find(live.of) is not None:
-            reason = "the checkpoint's optimizer has no such slot"
-            if live.slot in self._slots[0]:
-                reason = "the checkpoint has no slot for this variable, which was not trained then"
-            return reason, _MISSING_SLOT_HINT
+        if found := self._why_no_slot(live, 0):
+            return found
         path = optimizer_of(live, self._sides[1])
         hint = SETTING_HINT if live.role is Role.HYPERPARAMETER else MISSING_HINT
         if path not in stored and stored - other and path not in self._owners[1].trained:
@@ -215,13 +223,17 @@ class Optimizers:
         if not self.paths[1]:
             reason = "the checkpoint has optimizer state, but the model has no optimizer"
             return reason, f"compile the model, or {self._weights_alone()}"
-        if stored.role is Role.SLOT and self._sides[1].find(stored.of) is not None:
-            reason = "the model's optimizer has no such slot"
-            if stored.slot in self._slots[1]:
-                reason = "the model has no slot for this variable, which is not trained now"
-            return reason, _LEFT_SLOT_HINT
+        if found := self._why_no_slot(stored, 1):
+            return found
         hint = SETTING_HINT if stored.role is Role.HYPERPARAMETER else UNEXPECTED_HINT
         return TF1_STATE if stored.name.startswith(OF_TF1) else NO_SUCH_NAME, hint
+
+    def _why_no_slot(self, entry: Entry, at: int) -> tuple[str, str] | None:
+        """Why a side has no such slot, and a hint; None if it does not have the variable either."""
+        if entry.role is not Role.SLOT or self._sides[at].find(entry.of) is None:
+            return None
+        of_none, of_others, hint = _NO_SUCH_SLOT[at]
+        return (of_others if entry.slot in self._slots[at] else of_none), hint
 
     def _weights_alone(self) -> str:
         weights = (e.name for e in self._sides[1].entries.values() if e.role is Role.WEIGHT)

@@ -19,7 +19,7 @@ from tfckpt.core.text import without_repeat
 from tfckpt.planning.matching.align import is_resized
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tfckpt.core.inventory import Inventory, Layer, Ordered, Shape
 
@@ -199,8 +199,8 @@ class Orders:
         if changed:
             side = "the model" if old[changed[0]] else "the checkpoint"
             return f"{changed[0]!r} is frozen in {side}"
-        frozen = {path for path, trainable in old.items() if not trainable}
-        known = (_is_below(path, frozen) for path, trainable in new.items() if not trainable)
+        frozen = {path: path for path, trainable in old.items() if not trainable}
+        known = (rebased(path, frozen) for path, trainable in new.items() if not trainable)
         return "" if old and all(known) else None
 
     def _compare_own(
@@ -307,13 +307,6 @@ def _layers(inventory: Inventory, path: str) -> tuple[Layer, ...]:
     """The layers of a functional or sequential model; () for anything else."""
     held = inventory.containers.get(path)
     return held.layers if held is not None and held.kind == SEQUENCE else ()
-
-
-def _is_below(path: str, others: Container[str]) -> bool:
-    """Whether a path is among others, or below one of them."""
-    while path and path not in others:
-        path = path.rpartition("/")[0]
-    return bool(path)
 
 
 def _last(name: str) -> str:
