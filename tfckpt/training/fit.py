@@ -143,21 +143,21 @@ class Fit:
 
     def _find(self) -> Resumption | None:
         """Of the run: what it has restored already, or what it finds now."""
-        run, fit = self._run, self._fits.begun
+        run, number = self._run, self._fits.begun
         found: Resumption | None = run.resumption
         if self._known:
-            if found is not None and not fit:
+            if found is not None and not number:
                 found.keep()
             return found
         if found is not None:  # an earlier `fit` was passed over
-            found.check(fit)
+            found.check(number)
             return found
         if run.config.restore is None:
             return None
-        (report, found), where = run.find(fit), directory_of(run)
+        (report, found), where = run.find(number), directory_of(run)
         if report.path and lies_in(report.path, where) and of_another_model(self._model, where):
             self._warn(fit_checks.OF_ANOTHER_MODEL.format(where))
-        if found is None or not found.waits(fit):
+        if found is None or not found.waits(number):
             run.restored(report, found)
         return found
 

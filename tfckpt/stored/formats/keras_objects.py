@@ -245,10 +245,11 @@ class ObjectReader:
                     node.children.append((name, listed))
             else:
                 part = name.lstrip("_")
-                inner = mapping(settings, part) or self._wrapped(settings, part)
+                own = mapping(settings, part)
+                inner = own or self._wrapped(settings, part)
                 kind = snake_case(class_of(inner)) or part_class(cls, part)
                 node.children.append((name, layer := self._layer(child, kind, inner)))
-                if not mapping(settings, part):
+                if not own:
                     layer.trainable = None  # the configuration is that of another one
         return node
 

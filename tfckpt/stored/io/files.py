@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from tfckpt.errors import (
-    CheckpointError,
     DamagedCheckpointError,
     SaveError,
+    TfckptError,
     UnsupportedCheckpointError,
 )
 
@@ -240,7 +240,7 @@ def reading(path: str, name: str = "", kind: str = "") -> Iterator[None]:
     """
     try:
         yield
-    except CheckpointError:
+    except TfckptError:
         raise
     except Exception as error:
         if not kind and not isinstance(error, OSError):
