@@ -145,6 +145,16 @@ CHOICES = {
         MORE, inventory(model(a=SQUARE, b=SQUARE, c=SQUARE, d=HEAD), "a", "b", "c", "d"),
         dict.fromkeys(("model/a", "model/b", "model/c"), ("model/dense", "model/dense_1")),
         ['exclude: ["model/c/**"]', 'exclude: ["model/a/**"]']),
+    # counted from one, or the first one gone and a last one added
+    "the first of a row, and the last": (
+        inventory(model(b0=SQUARE, b1=SQUARE, b2=SQUARE), "b0", "b1", "b2"),
+        inventory(model(b1=SQUARE, b2=SQUARE, b3=SQUARE), "b1", "b2", "b3"),
+        {"model/b3": ("model/b0",)}, ['exclude: ["model/b3/**"]']),
+    "a layer between those that Keras has named": (
+        MORE, inventory(model(dense=SQUARE, new=SQUARE, dense_1=SQUARE, dense_2=HEAD),
+                        "dense*", "new", "dense_1*", "dense_2*"),
+        None, ["if model/dense, model/dense_1 are the checkpoint's of the same names; model/new "
+               'stays new: match: name exclude: ["model/new/**"]']),
     # an answer has all: what nobody doubts, too
     "beside what is sure": (
         model(a=SQUARE, b=SQUARE, old=CONV), model(c=SQUARE, d=SQUARE, new=CONV), None,
