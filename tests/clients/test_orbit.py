@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import orbit
 import pytest
-
-orbit = pytest.importorskip("orbit", reason="orbit comes with tf-models-official")
-
 import tensorflow as tf
 import tf_keras
 from clients.exchange import EVERY, STEPS, Program, checksums, exchanged, kill, resumed

@@ -7,15 +7,17 @@ printed by ``python -m zoo.everyday`` in ``tests``.
 import importlib
 
 import pytest
+from zoo.corpus import CORPUS
 from zoo.everyday import tf1
 from zoo.everyday.judge import FIRST, PASTED, measure, shares
 from zoo.everyday.more import MORE
 from zoo.everyday.rows import ROWS
 
 pytest.importorskip("tf_keras")
+READ = {name: file for name, file in tf1.FILES.items() if not file.corpus or CORPUS.is_dir()}
 CASES, GUIDES, FILES = (
     [(name, flavour) for name, row in rows.items() for flavour in row.flavours]
-    for rows in (ROWS, MORE, tf1.FILES)
+    for rows in (ROWS, MORE, READ)
 )
 
 
@@ -36,9 +38,7 @@ def test_each_program_of_a_guide(name, flavour) -> None:
 
 
 @pytest.mark.parametrize(("name", "flavour"), apart(FILES))
-def test_each_file_of_tf1(name, flavour, request) -> None:
-    if tf1.FILES[name].corpus:
-        request.getfixturevalue("corpus")
+def test_each_file_of_tf1(name, flavour) -> None:
     check(tf1.FILES[name], tf1.measure, flavour)
 
 
