@@ -91,16 +91,14 @@ def path(server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> str:
     return found
 
 
-CASES = [
-    ("keras", None, WHOLE),
-    ("tf_keras", {}, WHOLE),
-    ("keras", {"verify": "values"}, WHOLE),
-    ("keras", {"verify": "none"}, 4 * LARGEST),
-    ("tf_keras", {"verify": "none"}, 4 * LARGEST),
-]
-
-
-@pytest.mark.parametrize(("flavour", "policy", "most"), CASES)
+@pytest.mark.parametrize(
+    ("flavour", "policy", "most"),
+    [
+        ("keras", None, WHOLE),
+        ("tf_keras", {"verify": "values"}, WHOLE),
+        ("keras", {"verify": "none"}, 4 * LARGEST),
+    ],
+)
 def test_a_restore_holds_no_more_than(server, path, flavour, policy, most) -> None:
     peak = server.run((__file__, "restored"), path, flavour, policy, 0).result()
     assert peak < most + SLACK
