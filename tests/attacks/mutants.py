@@ -332,11 +332,13 @@ def _tried(path: str, model: Any, known: set[bytes] | None, restores: bool) -> s
     import tfckpt
     from tfckpt.tools.verification import verify_one
 
-    verify_one(path)
+    sound = not verify_one(path).faults
     with contextlib.suppress(tfckpt.TfckptError):
         tfckpt.inspect(path)
     found = _read(path)
     assert known is None or found <= known, "a damaged value was read"
+    if sound and Path(f"{path}.index").is_file():
+        _read_by_tensorflow(path)
     if restores:
         tfckpt.restore(path, model)
     return "restored" if restores else "read"
@@ -348,6 +350,17 @@ def _read(path: str) -> set[bytes]:
     with open_checkpoint(path) as opened:
         keys = {entry.key for entry in opened.inventory.entries.values()}
         return {opened.values.read(key).tobytes() for key in keys}
+
+
+def _read_by_tensorflow(path: str) -> None:
+    """What is not refused does not abort TensorFlow, whatever error it has."""
+    import tensorflow as tf
+
+    reader = tf.train.load_checkpoint(path)
+    for name, dtype in reader.get_variable_to_dtype_map().items():
+        with contextlib.suppress(Exception):
+            if dtype not in (tf.resource, tf.variant):
+                reader.get_tensor(name)
 
 
 def _limit() -> None:

@@ -26,6 +26,7 @@ ORBAX = Path(__file__).resolve().parents[1] / "golden" / "orbax" / "jax" / "3"
 KERNEL = "trainable_variables.sequential.first.kernel/"
 BIAS = KERNEL.replace("kernel", "bias")
 MIB = 1 << 20
+MANY = 260  # MiB, above `limits.SMALL`
 MOST = 96 * MIB  # what an error may take: the file's parts, and the imports that read them
 PLACE = "layers/dense/vars/0"
 
@@ -51,7 +52,7 @@ def archive(path: Path, members: dict[str, bytes]) -> Path:
 
 
 def packed_twice(path: Path) -> Path:
-    return archive(path, {"config.json": b"{}", "model.weights.h5": zeros_in_hdf5(512)})
+    return archive(path, {"config.json": b"{}", "model.weights.h5": zeros_in_hdf5(MANY)})
 
 
 def long_text(path: Path) -> Path:
@@ -106,7 +107,7 @@ def node(store: Any) -> None:
     Path(store["base"]["path"], "manifest.ocdbt").unlink()
     values = tensorstore.KvStore.open(store | {"config": config}).result()
     with tensorstore.Transaction() as transaction:
-        for number in range(512):
+        for number in range(MANY):
             values.with_transaction(transaction).write(f"{number}", bytes(MIB - 1)).result()
 
 
@@ -118,7 +119,7 @@ BOMBS: dict[str, Callable[[Path], Path]] = {
     "zeros in a dataset in an archive": packed_twice,
     "a configuration of lists": long_text,
     "one name many times": one_name_many_times,
-    "zeros of Orbax": lambda path: orbax(path, zeros(512)),
+    "zeros of Orbax": lambda path: orbax(path, zeros(MANY)),
     "a node of Orbax": lambda path: orbax(path, node),
     "an array of Orbax in gzip": lambda path: orbax(path, zeros(1, {"name": "gzip"})),
 }
@@ -159,18 +160,18 @@ def test_a_small_file_that_unpacks_to_a_large_one_is_refused(server, tmp_path, b
 
 
 def beside_weights(store: Any) -> None:
-    zeros(300)(store)
+    zeros(MANY)(store)
     array(store, np.random.default_rng(1).random((MIB // 4,), "float32"), key=BIAS)
 
 
 def weights(path: Path) -> Path:
-    (path / "a.weights.h5").write_bytes(zeros_in_hdf5(300))
+    (path / "a.weights.h5").write_bytes(zeros_in_hdf5(MANY))
     return path / "a.weights.h5"
 
 
 SOUND: dict[str, Callable[[Path], Path]] = {
     "zeros in a dataset": weights,
-    "zeros of Orbax": lambda path: orbax(path, zeros(200)),
+    "zeros of Orbax": lambda path: orbax(path, zeros(20)),
     "zeros of Orbax beside weights": lambda path: orbax(path, beside_weights),
     "an archive that is packed": lambda path: archive(
         path, {"config.json": b"{}", "model.weights.h5": zeros_in_hdf5(16)}
