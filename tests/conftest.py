@@ -84,17 +84,3 @@ def corpus() -> Path:
     if not path.is_dir():
         pytest.skip(f"no corpus of checkpoints at {path}; TFCKPT_CORPUS names another place")
     return path
-
-
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """What the tests of faults, attacks and pairs of models have tried, with seeds.
-
-    They print it; here it is shown although they passed.
-    """
-    pairs = "tests/property/test_model_pairs", "tests/property/test_simulated_pairs"
-    shown = ("tests/faults/", "tests/attacks/", *pairs)
-    passed = terminalreporter.getreports("passed")
-    for report in sorted(passed, key=lambda report: report.nodeid):
-        if report.nodeid.startswith(shown) and report.capstdout.strip():
-            terminalreporter.section(report.nodeid.partition("/")[2], "-")
-            terminalreporter.line(report.capstdout.strip())

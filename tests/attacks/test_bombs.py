@@ -6,7 +6,6 @@ What is real and packs well, such as zeros, is read all the same.
 from __future__ import annotations
 
 import io
-import os
 import shutil
 import struct
 import zipfile
@@ -18,6 +17,7 @@ import h5py
 import numpy as np
 import pytest
 import tensorstore
+from zoo.resident import MEASURED, peak, resident
 
 from tfckpt.errors import CheckpointError
 from tfckpt.stored.formats.open import open_checkpoint
@@ -125,21 +125,14 @@ BOMBS: dict[str, Callable[[Path], Path]] = {
 }
 
 
-def status(field: str) -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    (line,) = (line for line in lines if line.startswith(field))
-    return int(line.split()[1]) << 10
-
-
 def tried(path: str) -> tuple[str, int]:
     """In a child: the error of opening it and reading each value, and the bytes that took."""
-    Path("/proc/self/clear_refs").write_text("5")
-    before, error = status("VmRSS:"), ""
+    before, error = resident(), ""
     try:
         read(path)
     except CheckpointError as refused:
         error = str(refused)
-    return error, status("VmHWM:") - before
+    return error, peak() - before
 
 
 def read(path: str) -> list[tuple[int, ...]]:
@@ -148,7 +141,7 @@ def read(path: str) -> list[tuple[int, ...]]:
         return [opened.values.read(entry.key).shape for entry in entries]
 
 
-@pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="not on Linux")
+@MEASURED
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_a_small_file_that_unpacks_to_a_large_one_is_refused(server, tmp_path, bomb) -> None:
     path = BOMBS[bomb](tmp_path)
