@@ -132,16 +132,6 @@ def test_which_checkpoint_is_restored_or_why_none_is(line: str) -> None:
     assert not passed or if_none == "" or passed[0] in str(report)
 
 
-def test_a_plan_says_what_was_passed_over(caplog) -> None:
-    prepare("run=1 run=2 run/ckpt-2~tear")
-    sources = [{"path": "zoo/imagnet/ckpt-900"}, {"directory": "run"}]
-    declared = {"version": 1, "restore": {"first_of": sources}}
-    plan = tfckpt.plan(declared, x=tf.Variable(-1.0), y=tf.Variable(-1.0))
-    assert plan.source.endswith("ckpt-1")
-    assert "zoo/imagnet/ckpt-900" in caplog.text
-    assert "run/ckpt-2" in caplog.text
-
-
 def test_an_index_that_was_written_over_is_no_damage(caplog) -> None:
     weight = tf.Variable([1.0])
     tfckpt.Checkpoint(w=weight).write("best")
