@@ -131,14 +131,6 @@ def test_damage_of_any_joined_part_changes_nothing(tmp_path: Path) -> None:
     assert [net.a.numpy().tolist(), net.both.numpy().tolist()] == [[0.0], [0.0, 0.0]]
 
 
-def test_what_is_here_already_fills_the_rest(tmp_path: Path) -> None:
-    path = Two([1.0], [2.0, 3.0]).write(tmp_path)
-    net = Two([0.0], [7.0, 8.0, 9.0])
-    rule = {"how": "pad", "model": "net/b", "value": "initialize", "before": [1]}
-    tfckpt.restore(config(path, adapt=[rule], verify="values"), net=net)
-    assert net.state() == [[1.0], [7.0, 2.0, 3.0]]
-
-
 # Files of words
 
 WORDS = [
