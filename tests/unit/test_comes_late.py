@@ -229,28 +229,14 @@ def test_a_keras_object_given_later_is_not_restored_and_that_is_said(flavour, tm
 
 @WRITERS
 def test_what_got_no_value_is_noticed(writer, optimizer, tmp_path) -> None:
-    module = tf.Module()
-    module.v = tf.Variable(7.0)
-    path = writer.Checkpoint(module=module).save(str(tmp_path / "ckpt"))
-    for method in ("assert_consumed", "assert_existing_objects_matched"):
-        again = tf.Module()
-        again.v = tf.Variable(0.0)
-        status = writer.Checkpoint(module=again).restore(path)
-        getattr(status, method)()
-        again.w = tf.Variable(1.0)
-        with pytest.raises(AssertionError):
-            getattr(status, method)()
-        assert (float(again.v), float(again.w)) == (7.0, 1.0)
-        status.assert_nontrivial_match()
     path = writer.Checkpoint(optimizer=optimizer, step=tf.Variable(3)).save(str(tmp_path / "more"))
     iterator = iter(tf.data.Dataset.range(3))
     table = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1)
     for made in (iterator, table):
         checkpoint = writer.Checkpoint(optimizer=optimizer, step=tf.Variable(0), object=made)
-        with pytest.raises(AssertionError):
-            checkpoint.restore(path).assert_existing_objects_matched()
-        with pytest.raises(AssertionError):
-            checkpoint.restore(path).assert_consumed()
+        for method in ("assert_existing_objects_matched", "assert_consumed"):
+            with pytest.raises(AssertionError):
+                getattr(checkpoint.restore(path), method)()
 
 
 @WRITERS

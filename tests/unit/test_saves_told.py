@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import os
 from collections.abc import Callable
@@ -17,7 +16,6 @@ from zoo.fits import X, Y, fit, saved
 
 import tfckpt
 import tfckpt.callbacks
-from tfckpt.stored.commits import record_file
 
 BY_VAL_LOS = {"best": 1, "monitor": "val_los", "mode": "min"}
 BY_LOSS = [{"best": 1, "monitor": "loss", "mode": "min"}]
@@ -371,16 +369,3 @@ def test_the_best_is_that_of_the_newest_run_wherever_it_is_asked(tmp_path) -> No
     assert report.path == other.best == f"{tmp_path}/ckpt-3"
     (marked,) = [one.prefix for one in tfckpt.list_checkpoints(tmp_path) if one.best_by]
     assert marked == other.best
-
-
-def test_what_every_n_hours_has_kept_stays_with_its_run(tmp_path, monkeypatch) -> None:
-    clock = [datetime.datetime(2025, 1, 31, tzinfo=datetime.timezone.utc)]
-    monkeypatch.setattr(record_file, "now", lambda: f"{clock[0].isoformat()}")
-    first = manager_of(tmp_path, None, keep=[{"every_n_hours": 1}, {"latest": 1}])
-    for _ in range(4):
-        clock[0] += datetime.timedelta(hours=2)
-        first.save()
-    assert numbers(first) == [1, 2, 3, 4]
-    second = saves(manager_of(tmp_path), 1)  # of another run
-    second.checkpoint.restore(f"{tmp_path}/ckpt-4")
-    assert numbers(saves(second, 1)) == [1, 2, 3, 5, 6]

@@ -166,6 +166,7 @@ def alike(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
     return one.keys() == other.keys() and all(map(np.array_equal, one.values(), other.values()))
 
 
+@pytest.mark.parametrize("flavour", ["keras3", "tf_keras"], indirect=True)
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_slots_go_with_their_variables(flavour: Any, optimizer, tmp_path) -> None:
     if optimizer == "legacy" and flavour.__name__ == "keras":
