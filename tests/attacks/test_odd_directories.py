@@ -1,11 +1,10 @@
-"""Directories that are named oddly, are links, hold links, are moved, and clocks that go back."""
+"""Directories that are named oddly, are links, are moved, or have two runs."""
 
 from __future__ import annotations
 
 import os
 import re
 import shutil
-import time
 from pathlib import Path
 from typing import Any
 
@@ -144,31 +143,6 @@ def a_run_moved_while_it_runs(place: str) -> None:
         assert names_of(manager)[-1] == saved.name
 
 
-# Clocks
-
-
-def a_run_whose_clock_goes_back(place: str) -> None:
-    """Newest is the highest number, whatever the time says."""
-    real = time.time
-    for hours in (None, 1.0):
-        run = Path(place, str(hours))
-        for step, now in enumerate((2e9, 2e9 + 7200, 1e9, 1e9 + 1, 1.5e9), 1):
-            time.time = lambda now=now: now
-            manager = manager_of(run, 2, keep_checkpoint_every_n_hours=hours)
-            if step > 1:
-                assert restored(run) == (f"ckpt-{step - 1}", step - 1)
-                assert Path(manager.restore_or_initialize()).name == f"ckpt-{step - 1}"
-            assert Path(save(manager, step)).name == f"ckpt-{step}"
-            for path in run.iterdir():
-                os.utime(path, (now, now))
-            assert names_of(manager)[-1] == f"ckpt-{step}"
-        time.time = real
-        assert restored(run) == ("ckpt-5", 5)
-        kept = names_of(manager_of(run))
-        assert kept[-2:] == ["ckpt-4", "ckpt-5"]
-        assert hours or len(kept) == 2, kept
-
-
 # Two names in one directory
 
 
@@ -206,7 +180,7 @@ def pairs(place: str) -> None:
 
 SCENES = [
     *(runs_in, runs_in_relative_directories, a_name_of_bytes, a_run_through_a_link),
-    *(a_run_moved_between, a_run_moved_while_it_runs, a_run_whose_clock_goes_back, pairs),
+    *(a_run_moved_between, a_run_moved_while_it_runs, pairs),
 ]
 
 

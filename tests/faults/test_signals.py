@@ -116,11 +116,10 @@ class Loop:
 
     def end_in_thread(self) -> str:
         ended: list[str] = []
-        in_another_thread(lambda: ended.append(self.end()))
+        thread = threading.Thread(target=lambda: ended.append(self.end()))
+        thread.start()
+        thread.join()
         return ended[0]
-
-    def unwatch_in_thread(self) -> None:
-        in_another_thread(self.run.saves.watch())
 
 
 def ending(function: Callable[[], Any]) -> str:
@@ -133,12 +132,6 @@ def ending(function: Callable[[], Any]) -> str:
     return "returned"
 
 
-def in_another_thread(do: Callable[[], Any]) -> None:
-    thread = threading.Thread(target=do)
-    thread.start()
-    thread.join()
-
-
 # What words do not say
 
 
@@ -148,30 +141,6 @@ def a_handler_of_ones_own_is_called_after_the_save(loop: Loop) -> Any:
     for word in ("go", "come", "go", "come", "go", "sync", "come"):  # it goes on, as it says
         getattr(loop, word)()
     return [called, int(loop.step)]
-
-
-def a_handler_that_was_put_on_top_stays(loop: Loop) -> Any:
-    called = []
-    loop.go()
-    ours: Any = signal.getsignal(signal.SIGTERM)
-
-    def on_top(number: int, frame: Any) -> None:
-        called.append(number)
-        ours(number, frame)
-
-    signal.signal(signal.SIGTERM, on_top)
-    loop.come()
-    return [called, loop.end(), signal.getsignal(signal.SIGTERM) is on_top]
-
-
-def of_two_runs_one_inside_the_other_both_save(outer: Loop) -> Any:
-    inner = Loop(f"{outer.directory}/inner")
-    outer.go()
-    inner.go()
-    outer.come()
-    ended = [inner.end(), inner.saved(), outer.end(), outer.saved()]
-    inner.drop()
-    return [*ended, outer.back()]
 
 
 def a_forked_child_can_be_ended_and_its_parent_trains_on(loop: Loop) -> Any:
@@ -224,10 +193,7 @@ SCENES: list[tuple[Any, Any, dict[str, Any]]] = [
     # Handlers of others, other threads, other processes.
     ("ignore go come come go go come go sync saved ignored", [2, True], {"on_signal": ["SIGHUP"]}),
     (a_handler_of_ones_own_is_called_after_the_save, [[[15, 1], [15, 2], [15, 2]], 3], {}),
-    (a_handler_that_was_put_on_top_stays, [[15], ENDED, True], {}),
-    (of_two_runs_one_inside_the_other_both_save, ["returned", 1, ENDED, 1, True], {}),
     ("end_in_thread saved back", ["TfckptError", 0, True], {}),
-    ("go unwatch_in_thread come", signal.SIGTERM, {}),
     (a_forked_child_can_be_ended_and_its_parent_trains_on, [-15, "returned", 0], {}),
     (a_background_save_that_failed_is_seen_and_this_one_made, ["SaveError", 1, ENDED], {}),
 ]
