@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import yaml
 from zoo.entries import OPTIMIZER, layer, sequence, slots, weights
 
-from tfckpt.core.inventory import Entry, Inventory, Role
+from tfckpt.core.inventory import Entry, Inventory, Ordered, Role
 from tfckpt.live.advice import PolicyCall
 from tfckpt.planning import make_plan
 from tfckpt.planning.report import render_text
@@ -105,6 +107,27 @@ SUGGESTED = {
         model(q=HEADS, up=CONV), model(q=DENSE, up=CONV), {},
         {"adapt": [{"model": "model/q/**", "how": "reshape"}]}),
 }  # fmt: skip
+
+ORDERED = {"s": {"kernel": (4, 4)}, "d": DENSE}, {"s": {"kernel": (4, 8), "up": (8, 4)}, "d": DENSE}
+
+
+def numbered(layers):
+    """As Keras's files have it: the values of a layer in order."""
+    side = inventory(model(**layers), *layers)
+    orders = {
+        f"model/{at}": tuple(map(Ordered, v))
+        for at, v in (
+            (at, [f"model/{at}/{word}" for word in words]) for at, words in layers.items()
+        )
+    }
+    return dataclasses.replace(side, own_orders=orders)
+
+
+SUGGESTED["a layer that is another one, in a file that numbers its values"] = (
+    *map(numbered, ORDERED),
+    {},
+    {"exclude": ["model/s/**"]},
+)
 
 
 @pytest.mark.parametrize("case", SUGGESTED)
