@@ -23,9 +23,11 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tfckpt.core.versions import release
 from zoo import programs as of
 from zoo import programs_around as around
 from zoo import programs_held as held
@@ -96,6 +98,7 @@ class Measured(NamedTuple):
 
 
 DRAWN, BOTH = {"all": "said"}, FLAVOURS
+BY_STEPS = {"keras": "said"} if release(version("keras")) < (3, 7) else {}
 AT_ONCE: dict[str, Place] = {"fit 2": (1, 0, 1)}  # before it has saved anything
 DONE: dict[str, Place] = {"over": (0, -1, "done")}  # before it is told that it is
 
@@ -110,7 +113,9 @@ ROWS: dict[str, Row] = {
     "arrays": Row(of.arrays, flavors=BOTH, all=True),
     "validation split": Row(of.split, VALIDATED, flavors=BOTH),
     "shuffled validation": Row(of.shuffled_validation, VALIDATED),
-    "endless validation": Row(of.endless_validation(of.shuffled), VALIDATED, flavors=BOTH),
+    "endless validation": Row(
+        of.endless_validation(of.shuffled), VALIDATED, "begins it", BY_STEPS, flavors=BOTH
+    ),
     "endless, two shuffles": Row(
         of.endless_validation(lambda: of.shuffled().take(6).shuffle(6)),
         ("later", "valid"),
