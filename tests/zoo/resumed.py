@@ -98,7 +98,9 @@ class Measured(NamedTuple):
 
 
 DRAWN, BOTH = {"all": "said"}, FLAVOURS
-BY_STEPS = {"keras": "said"} if release(version("keras")) < (3, 7) else {}
+OLD = release(version("keras")) < (3, 7)
+BY_STEPS = {"keras": "said"} if OLD else {}
+ONCE = ("fit 2", "next", "over") if OLD else TWO  # it trains no epoch after the end of the data
 AT_ONCE: dict[str, Place] = {"fit 2": (1, 0, 1)}  # before it has saved anything
 DONE: dict[str, Place] = {"over": (0, -1, "done")}  # before it is told that it is
 
@@ -180,7 +182,7 @@ ROWS: dict[str, Row] = {
     "labels between": Row(around.labels_between, TWO, flavors=BOTH),
     "fits of drawn data": Row(around.fits(data=of.noisy, shared=False), TWO),
     "fits of one dataset": Row(around.fits(data=around.batches), TWO, flavors=BOTH, all=True),
-    "fits of one, by steps": Row(around.fits(data=around.batches, steps_per_epoch=STEPS), TWO),
+    "fits of one, by steps": Row(around.fits(data=around.batches, steps_per_epoch=STEPS), ONCE),
     "fits of one drawn": Row(
         around.fits(data=of.noisy), TWO, "its own dataset", {"fit 2": "said"}, places=AT_ONCE
     ),
