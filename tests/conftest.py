@@ -39,6 +39,7 @@ if _WRITABLE and shutil.disk_usage(_MEMORY).free > 8 << 30:
     os.environ["TMPDIR"] = str(_MEMORY)
 
 PROJECT = Path(__file__).resolve().parent.parent
+CORPUS = Path(os.environ.get("TFCKPT_CORPUS", PROJECT.parent / "shared" / "corpus"))
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -79,8 +80,30 @@ def stop(flavour) -> Callable[[int, int], Any]:
 
 @pytest.fixture(scope="session")
 def corpus() -> Path:
-    """The directory of real checkpoints; its README.md says what they are."""
-    path = Path(os.environ.get("TFCKPT_CORPUS", PROJECT.parent / "shared" / "corpus"))
-    if not path.is_dir():
-        pytest.skip(f"no corpus of checkpoints at {path}; TFCKPT_CORPUS names another place")
-    return path
+    """The directory of other people's checkpoints; its README.md says what they are."""
+    return CORPUS
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A clone that stands alone is complete: tests of other people's checkpoints are no part."""
+    if not CORPUS.is_dir():
+        absent = [item for item in items if "corpus" in getattr(item, "fixturenames", ())]
+        config.hook.pytest_deselected(items=absent)
+        items[:] = [item for item in items if item not in set(absent)]
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """What the tests of faults, attacks and pairs of models have tried, with seeds.
+
+    They print it; here it is shown although they passed.
+    """
+    if not CORPUS.is_dir():
+        where = f"there are none in {CORPUS}, TFCKPT_CORPUS names another folder"
+        terminalreporter.section(f"without other people's checkpoints: {where}", "-")
+    pairs = "tests/property/test_model_pairs", "tests/property/test_simulated_pairs"
+    shown = ("tests/faults/", "tests/attacks/", *pairs)
+    passed = terminalreporter.getreports("passed")
+    for report in sorted(passed, key=lambda report: report.nodeid):
+        if report.nodeid.startswith(shown) and report.capstdout.strip():
+            terminalreporter.section(report.nodeid.partition("/")[2], "-")
+            terminalreporter.line(report.capstdout.strip())
