@@ -1,7 +1,6 @@
 """What is under attack, in a child of a process that has imported TensorFlow; and the oracle.
 
-A scene lays a directory, saves in it, and is judged by what plain TensorFlow and a next save find
-there. The oracle does not know how anything is written.
+A scene is judged by what plain TensorFlow and a next save find, however anything is written.
 """
 
 from __future__ import annotations
@@ -26,10 +25,7 @@ FROZEN = 7.0  # of every step
 class Subject:
     """Values that are all of one step: what tfckpt writes, and an iterator, which TensorFlow does.
 
-    Args:
-        run: the directory of its checkpoints.
-        fixed: whether it writes one name again and again.
-        shares: whether what is frozen is written once.
+    ``fixed``: it writes one name again and again; ``shares``: what is frozen is written once.
     """
 
     def __init__(self, run: Path | str, *, fixed: bool = False, shares: bool = False) -> None:

@@ -1,12 +1,7 @@
 """Every kill, every failing call, and other programs beside: nothing acknowledged is lost.
 
-What it runs is the code of saves, deletions and recoveries on files in memory, so that all cases
-take seconds: ``pytest tests/faults/test_commits.py``. The other modules of this folder run programs
-with TensorFlow under some of these faults.
-
-Below each test stand its counts: places where a process was killed or the power cut, recoveries
-that were killed and run again, calls that failed, orders of programs, and how many of all these
-lost a checkpoint or left a file that belongs to none.
+The code of saves, deletions and recoveries runs on files in memory, so that all cases take seconds;
+each test prints its counts. The other modules of this folder run programs under some of these.
 """
 
 from __future__ import annotations
