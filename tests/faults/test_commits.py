@@ -34,11 +34,8 @@ from faults.commits import (
     runs_at,
     steps_of,
     values_of,
-    version_of,
 )
 from faults.memory import Kept, MemoryFiles, State
-
-from tfckpt.manager.directory import Directory
 
 
 @pytest.fixture(params=["disk", "store"])
@@ -87,26 +84,6 @@ def test_no_loss_of_power_costs_a_checkpoint_or_leaves_a_file(tmp_path: Path) ->
     left = losses(place, "keep one", syncs=False)
     judge = Judge(place, power=True)
     assert any(judge.wrong(each.state, each.expected) for each in left), "fsync is not needed"
-
-
-def test_a_save_that_has_returned_is_committed_whatever_the_power_takes(tmp_path: Path) -> None:
-    """Listed, measured and chosen by what its record says, before anyone recovers it."""
-    place = Place(True, str(tmp_path.resolve()))
-    for save in (partial(protocol.save, place.prefix("ckpt-1")), partial(numbered, place)):
-        kept = place.empty()
-        with process():
-            save(values_of(1), place.files(kept))
-            save(values_of(2), place.files(kept))
-        found = [*kept.losses()]
-        for state in found:
-            held = Directory(place.directory, protocol.NAME, place.files(Kept(state)))
-            newest = held.saved(held.checkpoints())[-1]
-            assert version_of(protocol.read(newest.prefix, held.files)) == 2
-        assert len(found) > 1
-
-
-def numbered(place: Place, values: Any, files: MemoryFiles) -> None:
-    protocol.save_numbered(place.directory, values, files)
 
 
 def failing(place: Place) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -114,22 +113,6 @@ def test_every_value_is_in_a_listing_once_and_in_the_sums_above_it(names):
             continue
         below = [e for e in values if e.name == row.name or e.name.startswith(f"{row.name}/")]
         assert (row.count, row.nbytes) == (len(below), sum(one.nbytes for one in below))
-
-
-@given(st.lists(PARTS.filter(bool), unique=True))
-def test_siblings_that_differ_in_a_number_ascend_and_no_other_moves(parts):
-    shown = [one.name for one in ordered(entries(parts))]
-    kinds = [re.sub("[0-9]+", "#", part) for part in parts]
-    assert [re.sub("[0-9]+", "#", name) for name in shown] == kinds
-    for kind in set(kinds):
-        numbers = [
-            int(n)
-            for name in shown
-            if "#" in kind
-            for n in re.findall("[0-9]+", name)
-            if re.sub("[0-9]+", "#", name) == kind
-        ]
-        assert numbers == sorted(numbers)
 
 
 WORDS = [
