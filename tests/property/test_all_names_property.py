@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -113,6 +114,18 @@ def test_every_value_is_in_a_listing_once_and_in_the_sums_above_it(names):
             continue
         below = [e for e in values if e.name == row.name or e.name.startswith(f"{row.name}/")]
         assert (row.count, row.nbytes) == (len(below), sum(one.nbytes for one in below))
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        ("a_10 b a_2 c a", "a_2 b a_10 c a"),
+        ("x/10 x/9 x/1", "x/1 x/9 x/10"),
+        (f"a_{LONG} a_2 ² ٣", f"a_2 a_{LONG} ² ٣"),
+    ],
+)
+def test_siblings_that_differ_in_a_number_ascend_and_no_other_moves(names: str, shown: str) -> None:
+    assert [one.name for one in ordered(entries(names.split()))] == shown.split()
 
 
 WORDS = [
