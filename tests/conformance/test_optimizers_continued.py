@@ -28,6 +28,8 @@ keras3/multi trained tfckpt > keras3/multi unbuilt
 keras3/multi trained tensorflow > keras3/multi unbuilt
 tf_keras/nadam trained tensorflow > keras3/schedule_free_adamw trained
 tf_keras/scaled_adam trained .weights.h5 > keras3/schedule_free_adamw trained
+tf_keras/adam trained tfckpt > tf_keras/scaled_adam unbuilt
+tf_keras/legacy_adam trained tensorflow > tf_keras/scaled_legacy_adam unbuilt
 """.strip().splitlines()
 PART += [case for case in (*ONE, *TWO) if str(case) in KNOWN and case not in PART]
 CELLS = ((".keras", "trained"), ("tfckpt", "unbuilt"))
