@@ -7,11 +7,13 @@ printed by ``python -m zoo.everyday`` in ``tests``.
 import importlib
 
 import pytest
+from zoo.corpus import CORPUS
 from zoo.everyday import tf1
 from zoo.everyday.judge import FIRST, PASTED, measure, shares
 from zoo.everyday.rows import ROWS
 
 pytest.importorskip("tf_keras")
+READ = {name: file for name, file in tf1.FILES.items() if not file.corpus or CORPUS.is_dir()}
 CASES = [(name, flavour) for name, row in ROWS.items() for flavour in row.flavours]
 
 
@@ -29,10 +31,8 @@ def test_each_restore(name, flavour) -> None:
     check(ROWS[name], measure, flavour)
 
 
-@pytest.mark.parametrize(("name", "flavour"), apart(tf1.FILES))
-def test_each_file_of_tf1(name, flavour, request) -> None:
-    if tf1.FILES[name].corpus:
-        request.getfixturevalue("corpus")
+@pytest.mark.parametrize(("name", "flavour"), apart(READ))
+def test_each_file_of_tf1(name, flavour) -> None:
     check(tf1.FILES[name], tf1.measure, flavour)
 
 

@@ -139,11 +139,12 @@ class Reader:
 
     def command(self, command: str, last: str) -> Ended:
         """What a shell does; tfckpt and Python where TensorFlow is imported already."""
+        command, _, target = command.partition(" > ")
         environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
         words, here = shlex.split(command), str(Path.cwd())
         while "=" in words[0]:
             name, _, environment[name] = words.pop(0).partition("=")
-        if words[0] not in ("tfckpt", "python") or set(command) & set("|&;<>$*"):
+        if words[0] not in ("tfckpt", "python") or set(command) & set("|&;<$*"):
             done = subprocess.run(
                 ["bash", "-c", f"set -o pipefail; {command}"],
                 check=False,
@@ -155,7 +156,10 @@ class Reader:
         if words[0] == "tfckpt":
             arguments = words[1:], here, environment
             ended = self.server.run("zoo.command_line:elsewhere", *arguments, timeout=120.0)
-            return Ended(*ended.result())
+            told = Ended(*ended.result())
+            if target:
+                Path(target).write_text(told.out, encoding="utf-8")
+            return told._replace(out="") if target else told
         printed = Path(tempfile.mkdtemp()) / "printed"
         arguments = words[1:], here, environment, str(printed), last
         ended = self.server.run((KILLED, "run"), *arguments, timeout=300.0)

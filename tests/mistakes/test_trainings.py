@@ -9,7 +9,6 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import tensorflow as tf
 from mistakes.scene import (
@@ -30,8 +29,6 @@ from mistakes.test_restores import LETTER_OFF
 
 import tfckpt
 import tfckpt.callbacks
-
-WHAT_TO_DO = "another directory|start over|restart|fresh|delete|remove|training_state"
 
 
 def steps(model: Any) -> int:
@@ -236,7 +233,7 @@ CALLS: dict[str, Case] = {
         trains(more={"x": generator(), "y": None, "batch_size": None, "steps_per_epoch": 2}),
         "state that cannot be saved & in the same order",
     ),
-    "compiled again": Case(compiles_again, "optimizer & compile & before|again", both=True),
+    "compiled again": Case(compiles_again, "optimizer & compile & before|again"),
     "a state that is no JSON": Case(
         of_a_callback,
         "Sampler & 'seen' & object & numbers, strings, arrays, lists, dicts and sets",
@@ -320,17 +317,11 @@ AGAIN: dict[str, Case] = {
             "mixed precision": (mixed, r'loss_scale & exclude: \["optimizer/loss_scale/\*\*"\]'),
         },
         last=20,
-        both=True,
     ),
-    **cases(
+    "steps_per_execution": Case(
+        again(resumes(by_two_steps)),
+        "steps_per_execution changed from 1 to 2 & training_state",
         tfckpt.RestoreError,
-        {
-            "steps_per_execution": (
-                again(resumes(by_two_steps)),
-                "steps_per_execution changed from 1 to 2 & training_state",
-            ),
-        },
-        both=True,
     ),
 }
 TABLES = {**PLACES, **CALLS, **{f"again: {name}": case for name, case in AGAIN.items()}}
@@ -353,19 +344,3 @@ def test_a_layer_of_another_width_is_told_the_line_that_starts_over(scenes) -> N
     line = str(scene.error).splitlines()[-1].strip()
     assert line == "tfckpt.callbacks.resume(model, 'runs/digits', start_over=True)"
     assert len(fit(namespace["model"], eval(line, namespace), epochs=1).epoch) == 1
-
-
-def test_the_best_by_one_call(scenes) -> None:
-    scene = scenes()
-    keep = [{"best": 1, "monitor": "loss", "mode": "min"}, {"latest": 2}]
-    model = scene.model()
-    run = tfckpt.from_config(config("runs/b", keep=keep), model)
-    for number, loss in enumerate([3.0, 1.0, 2.0]):
-        model.layers[0].bias.assign(np.full(8, number))
-        run.save(metrics={"loss": loss})
-    for select, expected in (("best", 1), (3, 2), ("latest", 2), (None, 2)):
-        other = scene.model()
-        tfckpt.restore("runs/b", other, include=["model/**"], select=select)
-        np.testing.assert_array_equal(other.layers[0].bias.numpy(), np.full(8, expected))
-    plan = tfckpt.plan("runs/b", scene.model(), include=["model/**"], select="best")
-    assert "the best of 2 by loss (1)" in str(plan)

@@ -3,11 +3,34 @@
 from __future__ import annotations
 
 import shutil
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from zoo.gate import Gate, built_in
+
+HERE = Path(__file__).parent
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Each row of a table is tried in one flavor of Keras, in turn; with the long ones, in both.
+
+    So are the rows of tests that name the flavors themselves, since the two differ in it.
+    """
+    rows: dict[str, list[str]] = {}
+    for item in items:
+        test, _, row = item.nodeid.partition("[")
+        flavor = item.callspec.params.get("flavour") if row else None
+        named = any("flavour" in mark.args[0] for mark in item.iter_markers("parametrize"))
+        if flavor is None or named or item.path.parent != HERE:
+            continue
+        found = rows.setdefault(test, [])
+        row = row.replace(flavor, "")
+        found += [row] * (row not in found)
+        if flavor != ("keras3", "tf_keras")[(found.index(row) + zlib.crc32(test.encode())) % 2]:
+            item.add_marker(pytest.mark.long)
 
 
 @pytest.fixture

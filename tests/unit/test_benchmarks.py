@@ -7,10 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PROJECT = Path(__file__).resolve().parents[2]
 SUBJECTS = ("MLP", "ResNet50", "BERT", "10,000 × 1 KiB", "16 × 64 MiB")
 
 
+@pytest.mark.long
 def test_a_quick_run_measures_everything(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks", "--quick", "--json", "--directory", tmp_path]
     done = subprocess.run(command, check=True, cwd=PROJECT, capture_output=True, text=True)

@@ -7,14 +7,13 @@ import errno
 import fcntl
 import json
 import os
-import re
 import signal
-import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -34,9 +33,9 @@ def failing(code: str) -> Any:
     return fail
 
 
-def test_room_and_a_place_are_asked_for_before_the_training(flavour, tmp_path, monkeypatch) -> None:
+def test_room_and_a_place_are_asked_for_before_the_training(tmp_path, monkeypatch) -> None:
     for mistake in ("no room", "in the way"):  # the slots are made by the first step
-        model, one = runs_of(flavour, tmp_path / mistake)(every_epochs=1)
+        model, one = runs_of(keras, tmp_path / mistake)(every_epochs=1)
         weights = sum(4 * int(np.prod(variable.shape)) for variable in model.trainable_variables)
         said, batches = "a save needs at least", []
         if mistake == "no room":
@@ -45,7 +44,7 @@ def test_room_and_a_place_are_asked_for_before_the_training(flavour, tmp_path, m
             monkeypatch.undo()
             (tmp_path / mistake).write_text("in the way")
             said = "checkpoints cannot be written: File exists"
-        counter = flavour.callbacks.LambdaCallback(
+        counter = keras.callbacks.LambdaCallback(
             on_train_batch_end=lambda batch, logs, batches=batches: batches.append(batch)
         )
         with pytest.raises(tfckpt.SaveError, match=said):
@@ -85,8 +84,8 @@ def test_a_full_disk_says_how_much_is_missing_and_a_signal_ends_all_the_same(
     assert f"SIGTERM: not saved; the newest checkpoint is {newest}" in caplog.text
 
 
-def test_a_fit_survives_failed_saves(flavour, tmp_path, monkeypatch, caplog) -> None:
-    model = flavour.Sequential([flavour.Input((4,)), flavour.layers.Dense(2, name="a")])
+def test_a_fit_survives_failed_saves(tmp_path, monkeypatch, caplog) -> None:
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, name="a")])
     model.compile("sgd", "mse", run_eagerly=True)
     manager = {"directory": str(tmp_path / "run"), "save": {"every_epochs": 1}}
     config = {"version": 1, "manager": {**manager, "on_save_error": "warn"}}
@@ -171,19 +170,10 @@ def test_a_refusal_says_where_who_since_when_and_what_to_do(directory: Path) -> 
 
 
 def test_what_is_not_written_to_its_end_names_nobody(directory: Path) -> None:
-    child = os.fork()
-    if not child:
-        os._exit(0)
-    os.waitpid(child, 0)
     whole = signed()
-    odd = [
-        *({"pid": pid} for pid in (True, -1, 1 << 80, "1")),
-        *({"since": since} for since in (None, "yesterday", "0001-01-01T00:00:00+23:00")),
-        *({"host": 1}, {"command": ["train.py"]}, {"more": 1}, {"command": "x" * 5000}),
-        {"pid": child, "host": socket.gethostname()},  # one that has just died
-    ]
-    torn = [b"", whole[:-1], whole[: len(whole) // 2] + b"\n", b"\xff\n", b"[]\n", b"7\n"]
-    for content in [*torn, b"[" * 4000 + b"\n", *(signed(**each) for each in odd)]:
+    odd = {"pid": -1}, {"since": "yesterday"}, {"host": 1}, {"command": "x" * 5000}
+    torn = b"", whole[:-1], b"\xff\n", b"[]\n", b"[" * 4000 + b"\n"
+    for content in [*torn, *(signed(**each) for each in odd)]:
         assert "into this directory: an unknown process\n" in refusal(directory, content)
 
 
@@ -194,21 +184,6 @@ def test_a_file_that_a_dead_process_left_is_taken_over(directory: Path, caplog) 
     assert json.loads((directory / LOCK_FILE).read_text())["pid"] == os.getpid()
     (message,) = caplog.messages
     assert "the lock was last held by process 4711" in message
-
-
-def test_a_moved_directory_is_let_go_and_a_deleted_file_made_again(directory: Path) -> None:
-    lock = WriterLock(str(directory))
-    lock.acquire()
-    moved = directory.rename(directory.parent / "moved")
-    assert not is_free(moved)
-    with pytest.raises(SaveError, match="No such file or directory"):
-        lock.acquire()
-    assert is_free(moved)
-    directory.mkdir()
-    assert [lock.acquire(), lock.acquire()] == [True, False]
-    (directory / LOCK_FILE).unlink()
-    assert lock.acquire()
-    assert not is_free(directory)
 
 
 def test_a_file_that_is_deleted_while_it_is_taken_is_not_taken_for_the_lock(
@@ -227,17 +202,8 @@ def test_a_file_that_is_deleted_while_it_is_taken_is_not_taken_for_the_lock(
     assert not is_free(directory)
 
 
-def test_a_link_is_not_followed_and_what_is_no_file_is_no_lock(directory: Path) -> None:
-    victim, place = directory.parent / "victim", directory / LOCK_FILE
-    for there in (False, True):
-        if there:
-            victim.write_text("precious")
-        place.symlink_to(victim)
-        with pytest.raises(SaveError, match=re.escape(f"{place}: is not a regular")):
-            WriterLock(str(directory)).acquire()
-        assert victim.exists() == there
-        place.unlink()
-    assert victim.read_text() == "precious"
+def test_what_is_no_file_is_no_lock(directory: Path) -> None:
+    place = directory / LOCK_FILE
     for make, remove in ((Path.mkdir, Path.rmdir), (os.mkfifo, Path.unlink)):
         make(place)
         with pytest.raises(SaveError, match="not a regular file"):
@@ -245,7 +211,7 @@ def test_a_link_is_not_followed_and_what_is_no_file_is_no_lock(directory: Path) 
         remove(place)
 
 
-@pytest.mark.parametrize("code", ["ENOLCK", "ENOTSUP", "ENOSYS", "EINVAL", ""])
+@pytest.mark.parametrize("code", ["ENOLCK", "EINVAL", ""])
 def test_a_file_system_without_locks_is_warned_of_once(
     directory: Path, monkeypatch, caplog, code: str
 ) -> None:

@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
-from zoo.restores import BATCH, WRITERS, config, numbers, refused, same, stack, written
+from zoo.restores import BATCH, WRITERS, config, numbers, same, stack, written
 
 import tfckpt
 
 LATE = "no variables yet, but the checkpoint has"
-KINDS = ("tensorflow", ".weights.h5", ".h5", ".keras")
 
 
 @pytest.fixture
@@ -68,35 +67,14 @@ def given(net: Callable[[], Any], flavour: Any) -> list[dict[str, Any]]:
 
 def test_under_another_keyword_it_is_not_left_random(flavour, net, built, tmp_path) -> None:
     saved = tf.train.Checkpoint(net=built, step=tf.Variable(7)).save(str(tmp_path / "ckpt"))
-    for how in ("restore", "read"):
-        for objects in given(net, flavour):
-            with pytest.raises(tfckpt.NotBuiltError) as error:
-                getattr(tfckpt.Checkpoint(**objects), how)(saved)
-            message = str(error.value)
-            assert LATE in message
-            assert "4 values that may belong to it, the first is 'net/body/bias'" in message
-            assert "once on a batch before restoring" in message
-            assert int(objects.get("step", 0)) == 0
-
-
-def test_a_renamed_attribute_of_a_built_model(flavour, tmp_path) -> None:
-    class Outer(flavour.Model):
-        def __init__(self, attribute: str) -> None:
-            super().__init__()
-            self.stem = flavour.layers.Dense(3)
-            setattr(self, attribute, flavour.layers.Dense(2))
-            self.attribute = attribute
-
-        def call(self, inputs: Any, features: bool = False) -> Any:
-            found = self.stem(inputs)
-            return found if features else getattr(self, self.attribute)(found)
-
-    source, target = Outer("old_head"), Outer("head")
-    source(BATCH)
-    target(BATCH, features=True)
-    said = refused(written(source, "tensorflow", tmp_path), target, tfckpt.NotBuiltError)
-    assert "model/head " in said
-    assert "2 values that may belong to it" in said
+    for number, objects in enumerate(given(net, flavour)):
+        with pytest.raises(tfckpt.NotBuiltError) as error:
+            getattr(tfckpt.Checkpoint(**objects), ("restore", "read")[number % 2])(saved)
+        message = str(error.value)
+        assert LATE in message
+        assert "4 values that may belong to it, the first is 'net/body/bias'" in message
+        assert "once on a batch before restoring" in message
+        assert int(objects.get("step", 0)) == 0
 
 
 def test_all_that_lack_variables_are_in_one_message(net, built, flavour, tmp_path, caplog) -> None:
@@ -160,7 +138,7 @@ def trained(k: Any, *, state: bool = True) -> Any:
     return model
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["tensorflow", ".weights.h5", ".h5", ".keras"])
 def test_weights_alone_need_no_optimizer_and_selected_state_builds_it(
     flavour, tmp_path, kind
 ) -> None:
@@ -189,30 +167,21 @@ def test_an_excluded_part_needs_no_variables(net, built, tmp_path) -> None:
     assert not target.head.variables
 
 
-@pytest.mark.parametrize("stateful", [False, True])
-def test_what_a_layer_only_copied_needs_none(flavour, tmp_path, stateful) -> None:
+def test_what_a_layer_only_copied_needs_none(tmp_path) -> None:
     """Of a Bidirectional layer, tf_keras keeps the layer that it was made from, never built."""
+    k = pytest.importorskip("tf_keras")
 
     def both_ways(name: str) -> Any:
-        shape = "batch_shape" if flavour.__name__ == "keras" else "batch_input_shape"
-        lstm = flavour.layers.LSTM(2, stateful=stateful)
-        layers = [
-            flavour.layers.InputLayer(**{shape: (2, 3, 2)}),
-            flavour.layers.Bidirectional(lstm, name=name),
-            flavour.layers.Dense(2, name="out"),
-        ]
-        return flavour.Sequential(layers)
+        lstm = k.layers.Bidirectional(k.layers.LSTM(2, stateful=True), name=name)
+        return k.Sequential([k.layers.InputLayer(batch_input_shape=(2, 3, 2)), lstm])
 
     model, other = both_ways("both"), both_ways("mine")
     for kind in ("tensorflow", ".weights.h5", ".h5"):
         path = written(model, kind, tmp_path)
         for variable in other.trainable_variables:
             variable.assign(tf.zeros(variable.shape))
-        try:
-            tfckpt.restore(path, other)
-        except tfckpt.RefusedError as error:  # it has another name
-            by_position = {"match": "structure", "on_missing": "warn", "on_unexpected": "warn"}
-            tfckpt.restore(path, other, policy=error.suggestion or by_position)
+        by_position = {"match": "structure", "on_missing": "warn", "on_unexpected": "warn"}
+        tfckpt.restore(path, other, policy=by_position)
         same(other.trainable_variables, model.trainable_variables)
 
 
@@ -260,28 +229,14 @@ def test_a_keras_object_given_later_is_not_restored_and_that_is_said(flavour, tm
 
 @WRITERS
 def test_what_got_no_value_is_noticed(writer, optimizer, tmp_path) -> None:
-    module = tf.Module()
-    module.v = tf.Variable(7.0)
-    path = writer.Checkpoint(module=module).save(str(tmp_path / "ckpt"))
-    for method in ("assert_consumed", "assert_existing_objects_matched"):
-        again = tf.Module()
-        again.v = tf.Variable(0.0)
-        status = writer.Checkpoint(module=again).restore(path)
-        getattr(status, method)()
-        again.w = tf.Variable(1.0)
-        with pytest.raises(AssertionError):
-            getattr(status, method)()
-        assert (float(again.v), float(again.w)) == (7.0, 1.0)
-        status.assert_nontrivial_match()
     path = writer.Checkpoint(optimizer=optimizer, step=tf.Variable(3)).save(str(tmp_path / "more"))
     iterator = iter(tf.data.Dataset.range(3))
     table = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1)
     for made in (iterator, table):
         checkpoint = writer.Checkpoint(optimizer=optimizer, step=tf.Variable(0), object=made)
-        with pytest.raises(AssertionError):
-            checkpoint.restore(path).assert_existing_objects_matched()
-        with pytest.raises(AssertionError):
-            checkpoint.restore(path).assert_consumed()
+        for method in ("assert_existing_objects_matched", "assert_consumed"):
+            with pytest.raises(AssertionError):
+                getattr(checkpoint.restore(path), method)()
 
 
 @WRITERS
@@ -335,9 +290,10 @@ def scaled(flavour: Any, value: float) -> Any:
     return Scaled()
 
 
-@WRITERS
-@pytest.mark.parametrize("build", [holder, scaled])
-@pytest.mark.parametrize("root", [False, True])
+@pytest.mark.parametrize(
+    ("build", "root", "writer"),
+    [(holder, False, tfckpt), (holder, True, tf.train), (scaled, True, tfckpt)],
+)
 def test_what_a_module_makes_on_its_first_call_is_named(
     build, root, writer, flavour, tmp_path, caplog
 ) -> None:
@@ -374,7 +330,7 @@ def by_run(path: str, **objects: Any) -> Any:
 WAYS = pytest.mark.parametrize("restore", [by_checkpoint, by_run, tfckpt.restore])
 
 
-def agent(flavour: Any, width: int = 3, **more: Any) -> dict[str, Any]:
+def agent(flavour: Any, width: int = 3) -> dict[str, Any]:
     """A model that lists its layers, and an optimizer."""
 
     class Agent(flavour.Model):
@@ -382,8 +338,6 @@ def agent(flavour: Any, width: int = 3, **more: Any) -> dict[str, Any]:
             super().__init__(name="agent")
             self.body = [flavour.layers.Dense(width), flavour.layers.BatchNormalization()]
             self.head = flavour.layers.Dense(2)
-            for name, layer in more.items():
-                setattr(self, name, layer)
 
         def call(self, inputs: Any) -> Any:
             for layer in self.body:
@@ -406,21 +360,6 @@ def attributes(objects: dict[str, Any]) -> list[Any]:
     model, optimizer = objects.values()
     layers = [*model._flatten_layers(), optimizer]
     return [(type(x), getattr(x, "built", None), len(vars(x)), x.variables) for x in layers[1:]]
-
-
-@WAYS
-def test_it_is_built_as_it_was_saved_and_trains_the_same(restore, flavour, tmp_path) -> None:
-    source = agent(flavour)
-    path = saved(source, tmp_path)
-    target = agent(flavour)
-    restore(path, **target)
-    same(target["model"].weights, source["model"].weights)
-    same(numbers_of(target["optimizer"]), numbers_of(source["optimizer"]))
-
-
-def numbers_of(optimizer: Any) -> list[Any]:
-    found = optimizer.variables
-    return [v.numpy() for v in (found() if callable(found) else found)]
 
 
 @WAYS
@@ -450,18 +389,11 @@ def test_only_what_is_selected_is_built(flavour, tmp_path) -> None:
 
 
 def test_a_layer_that_the_checkpoint_does_not_have_is_in_the_plan(flavour, tmp_path) -> None:
-    path = saved(agent(flavour), tmp_path)
-
-    def more() -> Any:
-        found = agent(flavour)
-        model = found["model"]
-        model.more = flavour.layers.Dense(3)
-        model.body.append(model.more)
-        return found
-
+    path, target = saved(agent(flavour), tmp_path), agent(flavour)
+    target["model"].body.append(flavour.layers.Dense(3))
     with pytest.raises(tfckpt.RefusedError, match="MISSING") as error:
-        tfckpt.restore(path, **more())
-    assert "model/more/kernel" in str(error.value) or "model/body/2/kernel" in str(error.value)
+        tfckpt.restore(path, **target)
+    assert "model/body/2/kernel" in str(error.value)
 
 
 def test_a_record_of_the_last_release_has_no_builds_and_a_newer_one_has_more(

@@ -252,7 +252,6 @@ def test_doctor_says_versions_and_what_the_next_start_does() -> None:
     ("command", "total"),
     [
         ("diff run/ckpt-1 run/ckpt-2 --values", "40 B"),
-        ("inspect run/ckpt-1 --values", "100 B"),
         ("verify run/ckpt-1", "971 B"),
     ],
 )

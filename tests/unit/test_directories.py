@@ -11,10 +11,8 @@ import tensorflow as tf
 from google.protobuf import text_format
 from hypothesis import given
 from hypothesis import strategies as st
-from zoo.command_line import run
 
 from tfckpt.errors import DamagedCheckpointError, UnsupportedCheckpointError
-from tfckpt.stored.commits import commit
 from tfckpt.stored.commits.discovery import candidates, highest_number
 from tfckpt.stored.io.files import LOCAL
 from tfckpt.stored.io.state_file import parse_state, read_state, render
@@ -34,17 +32,6 @@ def test_only_regular_files_are_read_and_what_is_written_is_one(tmp_path) -> Non
     (tmp_path / "ordinary").write_bytes(b"")
     LOCAL.write_atomic(str(tmp_path / "file"), b"")
     assert (tmp_path / "file").stat().st_mode == (tmp_path / "ordinary").stat().st_mode
-
-
-def test_temporary_files_of_other_programs_stay(tmp_path) -> None:
-    (tmp_path / "notes.txt.0a1b2c3d.tmp").write_text("half a line")
-    (tmp_path / "build.0a1b2c3d.tmp").mkdir()
-    (tmp_path / "build.0a1b2c3d.tmp" / "object.o").write_text("")
-    before = {*tmp_path.rglob("*")}
-    commit.claim(str(tmp_path), "ckpt", LOCAL)
-    tf.train.Checkpoint(v=tf.Variable(1)).write(str(tmp_path / "ckpt-1"))
-    assert run("verify", tmp_path, "--quarantine").status == 0
-    assert before <= {*tmp_path.rglob("*")}
 
 
 # Numbers

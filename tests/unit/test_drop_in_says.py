@@ -10,10 +10,10 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from zoo.restores import WRITERS, stack
 
 import tfckpt
 
-WRITERS = pytest.mark.parametrize("writer", [tf.train, tfckpt], ids=["tensorflow", "tfckpt"])
 DATA = np.ones((2, 3), np.float32)
 
 
@@ -29,19 +29,8 @@ def warnings(caplog):
     return since
 
 
-@pytest.fixture
-def stack(flavour):
-    """``stack("a", "b")``: a model of layers of those names, all alike."""
-
-    def build(*names: str) -> Any:
-        layers = [flavour.layers.Dense(3, name=name) for name in names]
-        return flavour.Sequential([flavour.Input((3,)), *layers])
-
-    return build
-
-
 def compiled(model: Any, optimizer: str) -> Any:
-    model.compile(optimizer, "mse", jit_compile=False)
+    model.compile(optimizer, "mse", run_eagerly=True)
     model.optimizer.build(model.trainable_variables)
     return model
 
@@ -59,14 +48,14 @@ def left_out(path: str) -> str:
 
 @WRITERS
 def test_a_renamed_layer_is_named_once_and_the_call_that_is_said_restores_it(
-    writer, stack, tmp_path, warnings
+    writer, flavour, tmp_path, warnings
 ) -> None:
-    saved = stack("a", "b", "c")
+    saved = stack(flavour, "a", "b", "c")
     first, second = (
         writer.Checkpoint(model=saved).save(str(tmp_path / name / "ckpt")) for name in ("1", "2")
     )
-    other = tfckpt.Checkpoint(critic=stack("a", "x", "y")).save(tmp_path / "other")
-    model = stack("a", "stem", "c")
+    other = tfckpt.Checkpoint(critic=stack(flavour, "a", "x", "y")).save(tmp_path / "other")
+    model = stack(flavour, "a", "stem", "c")
     evaluated = tfckpt.Checkpoint(model=model)
     for _ in range(2):
         for path in (first, second):
@@ -106,18 +95,18 @@ SAID = {
 
 @WRITERS
 @pytest.mark.parametrize("case", SAID)
-def test_what_is_said_of_two_sides(writer, case, flavour, stack, tmp_path, warnings) -> None:
+def test_what_is_said_of_two_sides(writer, case, flavour, tmp_path, warnings) -> None:
     class Net(flavour.Model):
         def __init__(self, *names: str) -> None:
             super().__init__()
-            self.net = stack(*names)
+            self.net = stack(flavour, *names)
 
         def call(self, data: Any) -> Any:
             return self.net(data)
 
     def checkpoint(by: Any, words: str) -> Any:
         keyword, names, *optimizer = words.split()
-        model = Net(*names) if case.startswith("no keyword") else stack(*names)
+        model = Net(*names) if case.startswith("no keyword") else stack(flavour, *names)
         model(DATA)
         if optimizer:
             compiled(model, optimizer[0])
@@ -133,26 +122,6 @@ def test_what_is_said_of_two_sides(writer, case, flavour, stack, tmp_path, warni
         status.assert_existing_objects_matched()
     status.expect_partial()
     assert warnings() == [f"{path}: {each}" for each in said]
-
-
-@WRITERS
-def test_the_attribute_decides_whatever_its_layer_is_called(writer, flavour, tmp_path) -> None:
-    class Pair(flavour.Model):
-        def __init__(self, names: tuple[str, str], value: float) -> None:
-            super().__init__()
-            self.left, self.right = (flavour.layers.Dense(3, name=name) for name in names)
-            self(tf.ones((1, 3)))
-            self.left.bias.assign(tf.fill((3,), value))
-            self.right.bias.assign(tf.fill((3,), value + 1))
-
-        def call(self, data: Any) -> Any:
-            return self.left(self.right(data))
-
-    for names in (("right", "left"), ("right", "other"), ("left", "right")):
-        path = writer.Checkpoint(model=Pair(names, 1.0)).save(str(tmp_path / "ckpt"))
-        model = Pair(names, 7.0)
-        tfckpt.Checkpoint(model=model).restore(path).assert_existing_objects_matched()
-        assert [float(layer.bias[0]) for layer in (model.left, model.right)] == [1.0, 2.0]
 
 
 def adapted(rank: int) -> Any:
@@ -191,40 +160,14 @@ def test_low_rank_adapters_that_are_left_out_are_named(writer, tmp_path, warning
     assert warnings() == []
 
 
-def test_fit_says_it_too(stack, tmp_path, capsys, warnings) -> None:
-    path = tfckpt.Checkpoint(model=stack("a", "b")).save(tmp_path / "ckpt")
+def test_fit_says_it_too(tmp_path, capsys, warnings) -> None:
+    path = tfckpt.Checkpoint(model=stack(keras, "a", "b")).save(tmp_path / "ckpt")
     policy = {"include": ["model/**"], "on_missing": "warn"}
     config = {"version": 1, "restore": {"path": path, "policy": policy}}
     missing = "2 values not in the checkpoint, unchanged in the model: model/c/bias, model/c/kernel"
     for verbose in (1, 0):
-        model = compiled(stack("a", "b", "c"), "sgd")
+        model = compiled(stack(keras, "a", "b", "c"), "sgd")
         callback = tfckpt.from_config(config, model).callback(verbose=verbose)
         model.fit(DATA, DATA, verbose=0, callbacks=[callback])
         assert (f"{path}: {missing}" in capsys.readouterr().out.splitlines()) == bool(verbose)
         assert (f"{path}: {missing}" in warnings()) != bool(verbose)
-
-
-@WRITERS
-def test_layers_that_are_tied_since_are_restored_once_one_is_left_out(
-    flavour, writer, tmp_path
-) -> None:
-    class Net(flavour.Model):
-        def __init__(self, tied: bool) -> None:
-            super().__init__()
-            self.one = flavour.layers.Dense(3)
-            self.two = self.one if tied else flavour.layers.Dense(3)
-
-        def call(self, inputs: Any) -> Any:
-            return self.two(self.one(inputs))
-
-    saved, model = Net(tied=False), Net(tied=True)
-    saved(DATA), model(DATA)
-    path = str(writer.Checkpoint(model=saved).save(str(tmp_path / "ckpt")))
-    before = model.get_weights()
-    with pytest.raises(tfckpt.RefusedError, match="another name of model/one/kernel") as refused:
-        tfckpt.Checkpoint(model=model).restore(path)
-    with pytest.raises(tfckpt.RefusedError, match="another name of model/one/kernel"):
-        tfckpt.restore(path, model, expect_partial=True)
-    np.testing.assert_array_equal(model.get_weights()[0], before[0])
-    eval(str(refused.value).rpartition(":\n\n")[2].strip())
-    np.testing.assert_array_equal(model.one.kernel, saved.one.kernel)

@@ -34,15 +34,15 @@ def run(runs) -> Callable[..., Any]:
 
 def test_it_saves_every_so_many_epochs_and_steps_and_what_it_ends_with(run) -> None:
     model, first = run(every_epochs=2)
-    fit(model, 5, first.callback(verbose=0))
-    assert saved(first) == ["ckpt-1", "ckpt-2", "ckpt-3"]
+    fit(model, 3, first.callback(verbose=0))
+    assert saved(first) == ["ckpt-1", "ckpt-2"]
     model, second = run(every_steps=2)
-    assert fit(model, 6, second.callback(verbose=0)) == [0, 1, 2, 3, 4, 5]
-    assert int(model.optimizer.iterations.numpy()) == 6 * STEPS
-    assert saved(second) == ["ckpt-1", "ckpt-2", "ckpt-3", "ckpt-4", "ckpt-5"]
+    assert fit(model, 4, second.callback(verbose=0)) == [0, 1, 2, 3]
+    assert int(model.optimizer.iterations.numpy()) == 4 * STEPS
+    assert saved(second) == ["ckpt-1", "ckpt-2", "ckpt-3", "ckpt-4"]
     _, third = run()
     report = third.restore()
-    assert (report.epoch, report.step) == (6, 6 * STEPS)
+    assert (report.epoch, report.step) == (4, 4 * STEPS)
     assert report.metrics["loss"] > 0
 
 
@@ -140,7 +140,7 @@ def test_a_signal_saves_at_the_end_of_the_batch_and_the_run_is_resumed(
 
     sends = on(flavour, "on_train_batch_begin", in_the_second_batch_of_the_second_epoch)
     with pytest.raises(ended) as error:
-        fit(model, 4, first.callback(verbose=0), sends)
+        fit(model, 2, first.callback(verbose=0), sends)
     assert len(batches) == STEPS + 2
     assert getattr(error.value, "code", 143) == 143
     assert saved(first) == ["ckpt-1", "ckpt-2"]
@@ -148,9 +148,9 @@ def test_a_signal_saves_at_the_end_of_the_batch_and_the_run_is_resumed(
     report = second.restore()
     assert (report.step, report.epoch) == (STEPS + 2, 1)
     np.testing.assert_equal(state(again), state(model))
-    assert fit(again, 4, second.callback(verbose=0)) == [0, 1, 2, 3]
+    assert fit(again, 2, second.callback(verbose=0)) == [0, 1]
     whole, _ = run()
-    fit(whole, 4)
+    fit(whole, 2)
     np.testing.assert_equal(state(again), state(whole))
     del error
 
@@ -224,52 +224,35 @@ def test_what_is_over_says_how_to_go_on(run, capsys) -> None:
     assert f"\n7 of 6 epochs are done: {over}\n" in capsys.readouterr().out
 
 
-def test_an_interrupted_fit_before_another_has_its_history_again(run) -> None:
-    model, first = run(every_epochs=1)
-    callback, batches = first.callback(verbose=0), [0] * (STEPS + 1)
-    with pytest.raises(IndexError):
-        fit(model, 3, callback, on(keras, "on_train_batch_begin", batches.pop))
-    losses = model.history.history["loss"]
-    model.layers[-1].trainable = False
-    model.compile(model.optimizer, "mse", run_eagerly=True)
-    fit(model, 2, callback)
-    model, second = run(every_epochs=1)
-    fit(model, 3, second.callback(verbose=0))
-    assert model.history.history["loss"] == losses
-
-
 def test_start_over_restores_nothing_and_saves_go_on(run, capsys) -> None:
     plain, _ = run()
-    fit(plain, 2)
+    fit(plain, 1)
     model, first = run(every_epochs=1)
-    fit(model, 3, first.callback(verbose=0))
+    fit(model, 2, first.callback(verbose=0))
     model, second = run(every_epochs=1)
     callback = second.callback(start_over=True)
-    assert fit(model, 2, callback) == [0, 1]
+    assert fit(model, 1, callback) == [0]
     np.testing.assert_equal(state(model), state(plain))
     said = capsys.readouterr().out
     nothing = "start_over: nothing is restored; training starts from the model's current values"
     assert nothing in said
-    assert f"saves continue after {first.manager.directory}/ckpt-3\n" in said
-    assert "saved ckpt-4" in said
+    assert f"saves continue after {first.manager.directory}/ckpt-2\n" in said
+    assert "saved ckpt-3" in said
     assert str(second.report).startswith(nothing)
     assert fit(model, 1, callback) == [0]  # and is not restored now
-    assert int(model.optimizer.iterations.numpy()) == 3 * STEPS
+    assert int(model.optimizer.iterations.numpy()) == 2 * STEPS
     model, third = run(every_epochs=1)
-    assert third.restore().path.endswith("ckpt-6")
+    assert third.restore().path.endswith("ckpt-4")
     # After a restore it is a contradiction.
-    with pytest.raises(tfckpt.TfckptError, match=r"restores nothing, but .*ckpt-6 is restored"):
+    with pytest.raises(tfckpt.TfckptError, match=r"restores nothing, but .*ckpt-4 is restored"):
         fit(model, 1, third.callback(verbose=0, start_over=True))
-    assert saved(third)[-1] == "ckpt-6"
-    assert int(model.optimizer.iterations.numpy()) == 3 * STEPS
+    assert saved(third)[-1] == "ckpt-4"
+    assert int(model.optimizer.iterations.numpy()) == 2 * STEPS
 
 
 EARLIER: dict[str, Callable[[Any, Any, Any], Any]] = {
     "trained by the same model": lambda model, old, new: model,
-    "and restored into a new one": lambda model, old, new: tfckpt.restore(old, new) and new,
-    "restored by a checkpoint": lambda model, old, new: (
-        tfckpt.Checkpoint(model=new).restore(old) and new
-    ),
+    "restored into a new one": lambda model, old, new: tfckpt.restore(old, new) and new,
 }
 
 
@@ -281,11 +264,11 @@ def test_start_over_deletes_nothing_of_another_run(runs, tmp_path, capsys, earli
         config = {"version": 1, "restore": {**where, "if_none": "initialize"}, "manager": manager}
         return tfckpt.from_config(config, model=model).callback(**more)
 
-    fit(model := runs(keras)()[0], 3, resumed(model))
+    fit(model := runs(keras)()[0], 2, resumed(model))
     newest = tfckpt.list_checkpoints(tmp_path / "run")[0].prefix
     model = earlier(model, newest, runs(keras)()[0])
     assert fit(model, 3, resumed(model, start_over=True)) == [0, 1, 2]
-    assert [one.number for one in tfckpt.list_checkpoints(tmp_path / "run")] == [6, 5, 3, 2]
+    assert [one.number for one in tfckpt.list_checkpoints(tmp_path / "run")] == [5, 4, 2, 1]
     assert (
         "another run, which this run does not resume and never deletes" in capsys.readouterr().out
     )
@@ -295,10 +278,10 @@ def test_resume_saves_every_so_many_epochs_with_what_is_to_be_recorded(runs, tmp
     model, _ = runs(keras)()
     place, note = tmp_path / "noted", {"commit": "a1b2", "seeds": (1, 2)}
     callback = tfckpt.callbacks.resume(model, place, every_n_epochs=2, metadata=note, verbose=0)
-    fit(model, 5, callback)
+    fit(model, 3, callback)
     records = [tfckpt.inspect(row.prefix).record for row in tfckpt.list_checkpoints(place)]
-    assert [record.epoch for record in records] == [5, 4, 2]
-    assert [record.metadata for record in records] == [{"commit": "a1b2", "seeds": [1, 2]}] * 3
+    assert [record.epoch for record in records] == [3, 2]
+    assert [record.metadata for record in records] == [{"commit": "a1b2", "seeds": [1, 2]}] * 2
     with pytest.raises(tfckpt.SaveError, match=r"metadata\['model'\] must be a string"):
         tfckpt.callbacks.resume(model, place, metadata={"model": object()})
     with pytest.raises(tfckpt.SaveError, match="metadata must be a dict"):

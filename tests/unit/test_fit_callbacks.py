@@ -17,7 +17,7 @@ from tfckpt.errors import TfckptError
 from tfckpt.training.callback_state import States
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    pass
 
 
 def early(flavour: Any = keras, **more: Any) -> Any:
@@ -55,6 +55,7 @@ class Offering(Counting):
         self.seen = state["seen"]
 
 
+@pytest.mark.parametrize("flavour", ["keras3", "tf_keras"], indirect=True)
 def test_tensorboard_counts_on(flavour, tmp_path, monkeypatch) -> None:
     # TensorBoard divides by what a batch took; scenes of other tests stop the clock.
     monkeypatch.setattr(time, "time", lambda: time.time_ns() / 1e9)
@@ -75,16 +76,16 @@ def test_tensorboard_counts_on(flavour, tmp_path, monkeypatch) -> None:
         rows.clear()
         ours = [run.callback(verbose=0)] if callbacks else []
         # That of tf_keras sees no batches without the last.
-        fit(model, 4, *callbacks, board, *ours, flavour.callbacks.Callback())
+        fit(model, 2, *callbacks, board, *ours, flavour.callbacks.Callback())
         return list(rows)
 
     whole = train()
     with pytest.raises(KeyboardInterrupt):
-        train(stop(flavour, 2))
+        train(stop(flavour, 1))
     first = list(rows)
     assert [step for name, step, _ in whole if name == "batch_loss"] in (
-        list(range(4 * STEPS)),
-        list(range(1, 4 * STEPS + 1)),
+        list(range(2 * STEPS)),
+        list(range(1, 2 * STEPS + 1)),
     )
     assert first + train(flavour.callbacks.Callback()) == whole
 
@@ -129,13 +130,9 @@ def test_weights_that_early_stopping_holds_are_copied() -> None:
 
 # What is put into a saved state, and what is said of it.
 DAMAGED: list[tuple[dict[str, Any], str]] = [
-    ({"flavour": None}, "saved as a callback of other code"),
     ({"flavour": "tf_keras"}, "saved as a callback of tf_keras and is now one of Keras 3"),
     ({"attributes": {"wait": {"$no_such_type": 3}}}, "its saved state is not valid"),
-    ({"attributes": {"wait": {"$int": "three"}}}, "its saved state is not valid"),
-    ({"attributes": {"on_epoch_end": 1}}, "on_epoch_end is reset"),
     ({"attributes": {"__class__": 1}}, "__class__ is reset"),
-    ({"attributes": {"model": 1}}, "model is reset"),
     ({"attributes": 3}, "its saved state is not valid"),
     ({"attributes": {"best_weights": {"$stored": "of another"}}}, "state is not valid"),
     ({"lost": 3}, "its saved state is not valid"),
@@ -226,15 +223,15 @@ def test_a_name_that_fits_nothing_is_refused() -> None:
         collect([Counting()], {"Counting": ["sen"]})
 
 
-def no_data() -> Iterator[tuple[Any, str]]:
-    yield {object()}, r"\['seen'\]\[0\] is a object"
-    yield [0, object()], r"\['seen'\]\[1\] is a object"
-    yield "\ud800", "string that UTF-8 cannot encode"
-    yield np.complex64(1), "has dtype complex64"
-    yield np.full(3, "a"), "has dtype str"
-
-
-@pytest.mark.parametrize(("value", "why"), [*no_data()])
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ([0, object()], r"\['seen'\]\[1\] is a object"),
+        ("\ud800", "string that UTF-8 cannot encode"),
+        (np.complex64(1), "has dtype complex64"),
+        (np.full(3, "a"), "has dtype str"),
+    ],
+)
 def test_a_state_that_is_no_data_is_refused(value, why) -> None:
     with pytest.raises(TfckptError, match=rf"the state of Offering cannot be saved: .*{why}"):
         collect([Offering(value)])

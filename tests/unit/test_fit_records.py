@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import datetime
-import inspect
 import json
 import random
 import tracemalloc
@@ -90,16 +89,15 @@ def test_what_is_nested_without_end_is_refused() -> None:
         encode(endless)
 
 
-@given(st.sampled_from([1, -1]), st.integers(1, 64))
-def test_a_number_is_as_long_as_a_person_would_have_it(sign: int, over: int) -> None:
-    longest = sign * ((1 << MAX_BITS) - 1)
+def test_a_number_is_as_long_as_a_person_would_have_it() -> None:
+    longest = -(1 << MAX_BITS) + 1
     assert decode(through_json(encode(longest))) == longest
     with pytest.raises(NoJSONError, match="bits"):
-        encode(longest * (1 << over))
+        encode(2 * longest)
 
 
 def test_small_types_come_back() -> None:
-    for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2", "int4", "uint4"):
+    for name in ("bfloat16", "int4"):
         array = np.array([0, 1, 2], getattr(ml_dtypes, name))
         back = decode(through_json(encode(array)))
         assert back.dtype == array.dtype
@@ -116,26 +114,18 @@ def nested(depth: int) -> Any:
 # What a record may say that nobody has encoded, and what it would come to.
 FORGED = {
     "text of 900 MB": {"$array": ["S900000000", [2], [1, 2]]},
-    "Unicode of 3.6 GB": {"$array": ["U900000000", [2], [1, 2]]},
-    "bytes of 900 MB": {"$array": ["V900000000", [1], [1]]},
     "a scalar of 900 MB": {"$V8": 900_000_000},
-    "a scalar of text": {"$S9": 1},
     "a field list": {"$array": ["f8,(100000000,)f8", [1], [0]]},
     "a list of fields": {"$array": [[["a", "f8"]], [1], [0]]},
     "a repeated type": {"$array": ["(100000000,)f8", [1], [0]]},
     "objects": {"$array": ["O", [1], [0]]},
-    "dates": {"$array": ["datetime64[s]", [1], [0]]},
-    "sixteen bytes": {"$array": ["complex128", [1], [0]]},
-    "long double": {"$longdouble": 1},
     "a shape that is not that of the elements": {"$array": ["int8", [900_000_000], [0]]},
     "a shape that is guessed": {"$array": ["int8", [-1], [0, 1]]},
     "a side that no array has": {"$array": ["int8", [0, 1 << 60], []]},
     "many dimensions": {"$array": ["int8", [1] * 40, [0]]},
     "many elements": {"$array": ["int8", [10_001], [0] * 10_001]},
     "lists for elements": {"$array": ["int8", [1], [[0] * 100]]},
-    "a list for a scalar": {"$int8": [0] * 100},
     "a long number": {"$int": "f" * 1_000_000},
-    "no number": {"$int": 5},
     "text for infinity": {"$float": "1" * 400},
     "a deep list": nested(900),
     "deep tuples": {"$tuple": [{"$tuple": [nested(20)]}]},
@@ -230,12 +220,6 @@ def test_a_state_that_is_none_is_no_state(bad: dict) -> None:
         generators.put(bad)
 
 
-def test_pythons_own_signature_is_readable() -> None:
-    parameters = inspect.signature(tfckpt.callbacks.resume).parameters
-    assert list(parameters)[:3] == ["model", "directory", "save_freq"]
-    assert list(parameters)[-1] == "objects"
-
-
 def flip(prefix: str, key: str) -> None:
     with Bundle.open(prefix) as bundle:
         entry = bundle.entries[key]
@@ -282,16 +266,3 @@ def test_what_tensorflow_reads_is_passed_over_by_fit(
     said = capsys.readouterr().out
     assert f"restored {tmp_path / before}" in said
     assert int(again.optimizer.iterations) == 8
-
-
-def test_a_damaged_step_is_passed_over(tmp_path: Path) -> None:
-    step = tf.Variable(0, dtype=tf.int64)
-    manager = tfckpt.CheckpointManager(tfckpt.Checkpoint(step=step), tmp_path, None)
-    for number in (1, 2):
-        step.assign(number)
-        manager.save()
-    flip(str(tmp_path / "ckpt-2"), "step/.ATTRIBUTES/VARIABLE_VALUE")
-    step.assign(0)
-    report = tfckpt.restore(tmp_path, step=step)
-    assert report.path == str(tmp_path / "ckpt-1")
-    assert int(step) == 1

@@ -132,16 +132,6 @@ def test_which_checkpoint_is_restored_or_why_none_is(line: str) -> None:
     assert not passed or if_none == "" or passed[0] in str(report)
 
 
-def test_a_plan_says_what_was_passed_over(caplog) -> None:
-    prepare("run=1 run=2 run/ckpt-2~tear")
-    sources = [{"path": "zoo/imagnet/ckpt-900"}, {"directory": "run"}]
-    declared = {"version": 1, "restore": {"first_of": sources}}
-    plan = tfckpt.plan(declared, x=tf.Variable(-1.0), y=tf.Variable(-1.0))
-    assert plan.source.endswith("ckpt-1")
-    assert "zoo/imagnet/ckpt-900" in caplog.text
-    assert "run/ckpt-2" in caplog.text
-
-
 def test_an_index_that_was_written_over_is_no_damage(caplog) -> None:
     weight = tf.Variable([1.0])
     tfckpt.Checkpoint(w=weight).write("best")
@@ -154,29 +144,6 @@ def test_an_index_that_was_written_over_is_no_damage(caplog) -> None:
 
 
 # Models with an optimizer
-
-
-def trained(k: Any, value: float, directory: str = "") -> Any:
-    model = stack(k, "body", k.layers.BatchNormalization(name="norm"), "head")
-    model.compile("adam", "mse")
-    model.optimizer.build(model.trainable_variables)
-    filled(model, value)
-    if directory:
-        tfckpt.CheckpointManager(tfckpt.Checkpoint(model=model), directory, None).save()
-    return model
-
-
-def test_the_encoder_from_one_and_the_head_from_another(flavour) -> None:
-    trained(flavour, 1, "a"), trained(flavour, 2, "b")
-    target = trained(flavour, 3)
-    slots = [v.numpy() for v in target.optimizer.variables]
-    body, head = ({"include": [f"model/{part}/**"]} for part in ("body", "head"))
-    members = [{"path": "a/ckpt-1", "policy": body}, {"directory": "b", "policy": head}]
-    report = tfckpt.restore({"version": 1, "restore": {"all_of": members}}, model=target)
-    assert [float(target.get_layer(part).kernel[0, 0]) for part in ("body", "head")] == [1, 2]
-    same(target.optimizer.variables, slots)
-    assert report.path == "a/ckpt-1, b/ckpt-1"
-    assert "LOADED  2 values from a/ckpt-1" in str(report)
 
 
 def test_a_run_asks_for_everything_in_its_own_directory_and_not_elsewhere(flavour) -> None:

@@ -5,65 +5,23 @@ from __future__ import annotations
 from itertools import product
 from typing import Any, NamedTuple
 
+import keras
 import pytest
 import tensorflow as tf
 from zoo.restores import same
 
 import tfckpt
 from tfckpt.core.inventory import Role, Root
-from tfckpt.core.names import Node, NodeKind, assign
-from tfckpt.core.optimizer_names import by_slot_path, split_slot
 from tfckpt.core.selectors import Selector
 from tfckpt.errors import NamingError
 from tfckpt.stored.formats.tf1 import name_keys
 
-# Trees of objects
 
-
-def value() -> Node:
-    return Node(NodeKind.VALUE, role=Role.WEIGHT)
-
-
-def group(label: str = "", *words: str, **children: Node) -> Node:
-    children = {**children, **{word: value() for word in words}}
-    return Node(NodeKind.GROUP, label, children=list(children.items()))
-
-
-def stack(*layers: Node) -> Node:
-    return Node(NodeKind.SEQUENCE, layers=list(layers))
-
-
-def named(roots: dict[str, Node], *keras_roots: str) -> set[str]:
-    return {name.name for name in assign(roots, keras_roots).values}
-
-
-NESTED = Node(NodeKind.GROUP, children=[("a/b", value()), ("a", group("", "b"))])
-# a tree under `model` and what its values are called, without `model/`
-TREES = [
-    (group("", "_a", "b", "_b"), "a b _b"),  # an underscore is kept where both are there
-    (group("", "depthwise_kernel", "bias"), "kernel bias"),
-    (group("", "depthwise_kernel", "pointwise_kernel"), "depthwise_kernel pointwise_kernel"),
-    (group("", "depthwise_kernel", "_kernel"), "depthwise_kernel kernel"),
-    (NESTED, "a/b a/b~2"),  # a key with a slash costs no value its name
-    # tf_keras has `conv1/conv` where Keras 3 has `conv1_conv`
-    (stack(group("conv1/conv", "kernel"), group("fc", "kernel")), "conv1_conv/kernel fc/kernel"),
-]
-
-
-@pytest.mark.parametrize(("tree", "names"), TREES, ids=[names for _, names in TREES])
-def test_values_are_called_by_their_place(tree, names) -> None:
-    assert named({"model": tree}, "model") == {f"model/{name}" for name in names.split()}
-
-
-def test_what_is_ambiguous_is_refused_or_no_slot() -> None:
-    for keyword in ("seed", "metrics"):
-        with pytest.raises(NamingError, match=f"'{keyword}' is reserved"):
-            assign({"model": stack(group("dense", "_kernel")), keyword: value()}, ["model"])
-        assert keyword in named({keyword: value()})
-    conv = assign({"model": stack(group("conv1/conv", "kernel"))})
-    assert conv.aliases == {"model/conv1/conv": "model/conv1_conv"}
-    variables = by_slot_path([("a", 1), ("a/b_c", 2), ("a_b/c", 3)])
-    assert split_slot("a_b_c_momentum", variables)[0] is None
+def test_a_keyword_of_a_models_own_values_is_refused() -> None:
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dropout(0.5, seed=1)])
+    with pytest.raises(NamingError, match="'seed' is reserved"):
+        tfckpt.inventory(model=model, seed=tf.Variable(1))
+    assert "seed" in tfckpt.inventory(seed=tf.Variable(1)).entries
 
 
 # Keys of TF1's files
@@ -88,40 +46,6 @@ def inventory_of(shapes: Any, roots: Any = None) -> Any:
 
 def names_of(shapes: Any, roots: Any = None) -> dict[str, str]:
     return {entry.key: entry.name for entry in inventory_of(shapes, roots).entries.values()}
-
-
-# the last parts of the keys of slots, of TF1 and of what was written for it
-V1 = (
-    "Momentum", "Adam Adam_1", "RMSProp RMSProp_1 RMSProp_2", "Adagrad", "AdagradDA AdagradDA_1",
-    "Adadelta Adadelta_1", "Ftrl Ftrl_1", "AdaMax AdaMax_1", "LARSOptimizer", "adam_m adam_v",
-    "lamb_m lamb_v", "LazyAdam LazyAdam_1", "t_0/Adagrad",
-)  # fmt: skip
-# the scope of an optimizer of Keras in graph mode, and its words for slots
-IN_GRAPH_MODE = {
-    "training/Adam": "m v vhat", "Adam": "m v", "AdamWeightDecay": "m v",
-    "training/RMSprop": "rms momentum mg", "SGD": "momentum", "training_2/Ftrl": "accumulator",
-    "Adadelta": "accum_grad accum_var",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", V1)
-def test_slots_of_tf1s_optimizers(case) -> None:
-    for scope in ("", "train/", "OptimizeLoss/", "loss/optimizer/"):
-        slots = [f"{scope}net/w/{key}" for key in case.split()]
-        names = names_of(keys(" ".join(["net/w global_step", *slots])))
-        assert names.pop("net/w") == "model/net/w"
-        assert names == {key: f"optimizer/tf1/{key}" for key in ("global_step", *slots)}
-
-
-@pytest.mark.parametrize("scope", IN_GRAPH_MODE)
-def test_slots_of_keras_in_graph_mode(scope) -> None:
-    words = IN_GRAPH_MODE[scope].split()
-    slots = [f"{scope}/dense/kernel/{word}" for word in words]
-    slots += [f"{scope}/{word}/dense/kernel" for word in words]
-    settings = [f"{scope}/iter", f"{scope}/learning_rate"]
-    names = names_of(keys(" ".join(["dense/kernel", *settings, *slots])))
-    assert names.pop("dense/kernel") == "model/dense/kernel"
-    assert names == {key: f"optimizer/tf1/{key}" for key in (*settings, *slots)}
 
 
 ADAFACTOR = {"enc/k": (4, 3), "enc/k_slot_vr": (4,), "enc/k_slot_vc": (3,)}
@@ -218,22 +142,7 @@ def test_a_key_with_a_slash_is_no_path(writer, tmp_path) -> None:
         same(also.values(), expected.values())
 
 
-def test_layers_in_a_dict_and_a_selector_that_means_the_key(flavour, tmp_path) -> None:
-    class Net(flavour.Model):
-        def __init__(self) -> None:
-            super().__init__()
-            dense = flavour.layers.Dense
-            self.blocks = {"a/b": dense(2), "a": {"b": dense(2)}}
-
-        def call(self, x: Any) -> Any:
-            return self.blocks["a/b"](self.blocks["a"]["b"](x))
-
-    old, new = Net(), Net()
-    for model in (old, new):
-        model(tf.ones((1, 2)))
-    path = tfckpt.Checkpoint(model=old).write(str(tmp_path / "ckpt"))
-    tfckpt.Checkpoint(model=new).read(path).assert_consumed()
-    same(new.get_weights(), old.get_weights())
+def test_a_selector_that_means_the_key() -> None:
     key, levels = "model/blocks/a%2Fb/", "model/blocks/a/b/"
     assert Selector(f"{key}*").matches(f"{key}kernel")
     assert not Selector(f"{levels}*").matches(f"{key}kernel")

@@ -22,8 +22,8 @@ from tfckpt.errors import (
     UnsupportedCheckpointError,
 )
 from tfckpt.stored.formats.open import open_checkpoint
-from tfckpt.stored.io.explain import look, what_is
-from tfckpt.stored.io.files import LOCAL, LocalFiles
+from tfckpt.stored.io.explain import look
+from tfckpt.stored.io.files import LOCAL
 
 
 @pytest.fixture(autouse=True)
@@ -180,47 +180,10 @@ def test_what_tf1_savers_wrote() -> None:
     assert "to go on with it: `checkpoint_name: model.ckpt`; only to start from it: " in said
 
 
-MEANT = {
-    "run/digits": "runs/digits", "runs/digit": "runs/digits", "runs": "runs/digits",
-    "runs/digits/checkpoints": "runs/digits", "rnus/digits/ckpt-1": "runs/digits/ckpt-1",
-    "zoo": "", "runs/flowers": "",
-}  # fmt: skip
-
-
-def test_what_was_perhaps_meant() -> None:
-    save("runs/digits/ckpt")
-    for path, meant in MEANT.items():
-        found = look(path, LOCAL).meant
-        assert found.startswith(f"did you mean {meant!r}?") if meant else not found
-
-
-def test_a_store_that_refuses_a_look_around_is_no_error() -> None:
-    touch("runs/digits_a/ckpt-1.index")
-
-    class Refusing(LocalFiles):
-        def exists(self, path: str) -> bool:
-            if "digits_a" in path:
-                raise PermissionError(path)
-            return super().exists(path)
-
-    assert look("runs/digits", LOCAL).near
-    missing = f"{Path.cwd()}/runs/digits does not exist"
-    assert look("runs/digits", Refusing()).lines == [missing]
-
-
-def test_a_path_is_a_checkpoint_or_not() -> None:
-    save("ckpt")
-    touch("config", content=b"version: 1\n")
-    touch("checkpoint", content=b'model_checkpoint_path: "a"')
-    touch("odd", content=b"\x89HDF\r\n\x1a\n\0")
-    paths = ("ckpt-1", "checkpoint", "lost.keras", "odd", "ckpt-1.index", "config", "nowhere")
-    assert [bool(what_is(path, LOCAL).checkpoint) for path in paths] == [True] * 5 + [False] * 2
-
-
 # Parts of checkpoints, and what is none
 
 LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12345\n"
-INDEX, DATA, MODEL = "run/ckpt-1.index", "run/ckpt-1.data-00000-of-00001", "model/saved_model.pb"
+INDEX, MODEL = "run/ckpt-1.index", "model/saved_model.pb"
 # what is done, the path, and what is said
 SPOILED: list[tuple[Callable[[], Any], str, type[CheckpointError], list[str]]] = [
     (lambda: 0, "run/checkpoint", CheckpointNotFoundError, ["is the state file", "run"]),
@@ -267,18 +230,3 @@ def test_a_saved_model_is_opened_by_each_of_its_paths(written) -> None:
         with open_checkpoint(f"{written}/{path}") as stored:
             assert stored.kind == "saved_model"
             assert stored.values.read(stored.inventory.entries["v"].key).tolist() == [1.0, 2.0]
-
-
-def test_data_that_is_a_pointer_or_absent_is_named_when_it_is_read(written) -> None:
-    shutil.copytree(written, ".", dirs_exist_ok=True)
-    for spoil, said in (
-        (lambda: touch(DATA, content=LFS), "Git LFS pointer"),
-        (Path(DATA).unlink, "missing"),
-    ):
-        spoil()
-        with open_checkpoint("run/ckpt-1") as stored:
-            assert list(stored.values.missing_files) == [DATA]
-            key = next(e.key for e in stored.inventory.entries.values() if e.shape == (2,))
-            with pytest.raises(DamagedCheckpointError, match=f"the data file is .*{said}") as found:
-                stored.values.verify([key])
-            assert found.value.path == DATA

@@ -7,7 +7,6 @@ import errno
 import importlib
 import itertools
 import sys
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +16,6 @@ from zoo.s3_server import BUCKET, S3Server
 
 import tfckpt
 from tfckpt.errors import NotInstalledError, UnsupportedCheckpointError
-from tfckpt.stored.io import object_store as module
 from tfckpt.stored.io.files import files_of
 from tfckpt.stored.io.object_store import object_store
 
@@ -147,6 +145,7 @@ def test_what_a_server_does_not_do_is_a_system_error(server, monkeypatch) -> Non
 # Saves and restores
 
 
+@pytest.mark.parametrize("place", ["memory"], indirect=True)
 def test_what_only_tensorflow_can_write_or_comes_later_is_restored_from_there(store, place) -> None:
     iterator = iter(tf.data.Dataset.range(10))
     table = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1)
@@ -193,40 +192,3 @@ def test_what_is_missing_for_a_scheme_is_named_with_the_extra(monkeypatch, path,
     with pytest.raises(NotInstalledError, match=said) as caught:
         tfckpt.CheckpointManager(tfckpt.Checkpoint(v=tf.Variable(1.0)), path, 3)
     assert "pip install 'tfckpt[remote]'" in str(caught.value)
-
-
-class Counting:
-    """A store of one object that counts what is fetched, and fails where it is told to."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.fetched: list[tuple[int, int]] = []
-        self.failing = False
-
-    def info(self, key: str) -> dict[str, Any]:
-        return {"type": "file", "size": len(self.data)}
-
-    def cat_file(self, key: str, start: int, end: int) -> bytes:
-        self.fetched.append((start, end))
-        if self.failing:
-            raise RuntimeError("the library's own error")
-        return self.data[start:end]
-
-
-def test_many_short_reads_in_a_row_are_few_requests_and_a_failed_one_is_made_again() -> None:
-    data = np.random.default_rng(0).bytes(10 << 20)
-    system = Counting(data)
-    handle = module.ObjectHandle(system, "key", "s3://b/key")
-    assert handle.pread(0, 43) == data[:43]
-    assert system.fetched == [(0, 64 << 10)]
-    for start in range(0, len(data), 100_000):
-        assert handle.pread(start, 100_000) == data[start : start + 100_000]
-    assert len(system.fetched) <= 5
-    assert sum(end - start for start, end in system.fetched) == len(data)
-    system.failing = True
-    handle = module.ObjectHandle(system, "key", "s3://b/key")
-    with pytest.raises(OSError, match="RuntimeError: the library's own error") as caught:
-        handle.pread(0, 7)
-    assert caught.value.filename == "s3://b/key"
-    system.failing = False
-    assert handle.pread(0, 7) == data[:7]

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -88,8 +89,8 @@ def test_a_save_and_a_check_leave_the_model_as_it_was(flavour, tmp_path: Path, n
     assert len(model.losses) == losses
 
 
-def test_the_largest_difference_is_numpys(flavour, tmp_path: Path) -> None:
-    model = dense(flavour)
+def test_the_largest_difference_is_numpys(tmp_path: Path) -> None:
+    model = dense(keras)
     path = tfckpt.Checkpoint(model=model).save(tmp_path / "ckpt", probe=BATCH)
     report = tfckpt.restore(path, model)
     old = model(BATCH).numpy()
@@ -106,9 +107,9 @@ def test_the_largest_difference_is_numpys(flavour, tmp_path: Path) -> None:
     assert text.startswith("different: 1 of 1 output of 8 examples\n  model: largest difference ")
 
 
-def test_of_a_large_output_the_ends_are_kept(flavour, tmp_path: Path) -> None:
-    inputs = flavour.Input((4,))
-    model = flavour.Model(inputs, flavour.layers.Dense(4096, name="wide")(inputs))
+def test_of_a_large_output_the_ends_are_kept(tmp_path: Path) -> None:
+    inputs = keras.Input((4,))
+    model = keras.Model(inputs, keras.layers.Dense(4096, name="wide")(inputs))
     path = tfckpt.Checkpoint(model=model).save(tmp_path / "ckpt", probe=BATCH)
     record = tmp_path / "ckpt-1.tfckpt.json"
     assert record.stat().st_size < 8 << 10
@@ -118,14 +119,13 @@ def test_of_a_large_output_the_ends_are_kept(flavour, tmp_path: Path) -> None:
     (found,) = report.check_outputs().outputs
     assert found.largest == pytest.approx(1, rel=1e-5)
     assert "first and last 8 values" in found.details
-    model.layers[1].bias.assign_add(
-        np.eye(1, 4096, 99, dtype="f")[0] - np.eye(1, 4096, 2, dtype="f")[0]
-    )
+    ends = np.eye(1, 4096, 2, dtype="f")[0]
+    model.layers[1].bias.assign_add(np.eye(1, 4096, 99, dtype="f")[0] - ends)
     assert not report.check_outputs().equal  # by its digest
 
 
-def test_several_models_have_a_batch_each(flavour, tmp_path: Path) -> None:
-    models = {"a": dense(flavour), "b": normalized(flavour)}
+def test_several_models_have_a_batch_each(tmp_path: Path) -> None:
+    models = {"a": dense(keras), "b": normalized(keras)}
     checkpoint = tfckpt.Checkpoint(**models)
     with pytest.raises(tfckpt.SaveError, match="a dict with a batch of each: a, b"):
         checkpoint.save(tmp_path / "ckpt", probe=BATCH)
@@ -170,8 +170,8 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("what", CHANGES)
-def test_what_else_a_call_changes_is_put_back_and_named(flavour, tmp_path: Path, what: str) -> None:
-    class Odd(flavour.layers.Layer):
+def test_what_else_a_call_changes_is_put_back_and_named(tmp_path: Path, what: str) -> None:
+    class Odd(keras.layers.Layer):
         def __init__(self) -> None:
             super().__init__(name="odd")
             self.calls, self.own, self.array = 0, Own(), np.zeros(3)
@@ -187,7 +187,7 @@ def test_what_else_a_call_changes_is_put_back_and_named(flavour, tmp_path: Path,
             return repr((mine, random.getstate(), np.random.get_state()))
 
     odd = Odd()
-    model = flavour.Sequential([flavour.Input((4,)), odd, flavour.layers.Dense(2, name="out")])
+    model = keras.Sequential([keras.Input((4,)), odd, keras.layers.Dense(2, name="out")])
     model(BATCH)
     before = odd.state()
     with pytest.raises(tfckpt.SaveError, match=f"when it is called: {re.escape(CHANGES[what])}"):
@@ -204,15 +204,15 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], Any, str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_probe_that_cannot_be_taken_writes_nothing(flavour, tmp_path: Path, name: str) -> None:
+def test_a_probe_that_cannot_be_taken_writes_nothing(tmp_path: Path, name: str) -> None:
     build, batch, said = REFUSED[name]
     with pytest.raises(tfckpt.SaveError, match=said):
-        tfckpt.Checkpoint(model=build(flavour)).save(tmp_path / "ckpt", probe=batch)
+        tfckpt.Checkpoint(model=build(keras)).save(tmp_path / "ckpt", probe=batch)
     assert not list(tmp_path.glob("ckpt*"))
 
 
-def test_what_cannot_be_said(flavour, tmp_path: Path) -> None:
-    model = dense(flavour)
+def test_what_cannot_be_said(tmp_path: Path) -> None:
+    model = dense(keras)
     plain = tfckpt.Checkpoint(model=model).save(tmp_path / "plain")
     with pytest.raises(tfckpt.RestoreError, match="its save has recorded no outputs"):
         tfckpt.restore(plain, model).check_outputs()
@@ -223,15 +223,15 @@ def test_what_cannot_be_said(flavour, tmp_path: Path) -> None:
     def noisy(x: Any) -> Any:  # whatever seeds other tests have set
         return x + tf.raw_ops.RandomStandardNormal(shape=[4], dtype=tf.float32)
 
-    noise = flavour.layers.Lambda(noisy, output_shape=(4,))
-    drawing = flavour.Sequential([flavour.Input((4,)), noise, flavour.layers.Dense(2, name="out")])
+    noise = keras.layers.Lambda(noisy, output_shape=(4,))
+    drawing = keras.Sequential([keras.Input((4,)), noise, keras.layers.Dense(2, name="out")])
     path = tfckpt.Checkpoint(model=drawing).save(tmp_path / "ckpt", probe=BATCH)
     with pytest.raises(tfckpt.TfckptError, match="model is another one at each call"):
         tfckpt.restore(path, drawing).check_outputs()
 
 
-def test_a_manager_and_a_run_record_them(flavour, tmp_path: Path) -> None:
-    model = dense(flavour)
+def test_a_manager_and_a_run_record_them(tmp_path: Path) -> None:
+    model = dense(keras)
     manager = tfckpt.CheckpointManager(tfckpt.Checkpoint(model=model), tmp_path / "a", None)
     path = manager.save(probe=BATCH)
     run = tfckpt.from_config({"version": 1, "manager": {"directory": str(tmp_path / "b")}}, model)

@@ -132,12 +132,3 @@ def test_what_is_no_plan_is_named(text) -> None:
     assert "tfckpt: plan.json: is not what `tfckpt plan --json` prints\n" in ended.err
     Path("plan.json").unlink()
     assert "plan.json: cannot be read: " in planned("--expect", "plan.json").err
-
-
-def test_hostile_names_move_no_cursor() -> None:
-    step = {**STEP, "source": "\x1b[31mred", "changes": []}
-    document = {"version": 1, "ok": True, "steps": [step]}
-    Path("plan.json").write_text(json.dumps(document), encoding="utf-8")
-    status, lines = compared()
-    assert status == 1
-    assert "\x1b" not in "".join(lines)

@@ -9,10 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from zoo.command_line import document, run
+from zoo.restores import config, stack
 
 import tfckpt
 from tfckpt.policy import Policy
@@ -43,10 +45,6 @@ def network(flavour):
         return model
 
     return build
-
-
-def config(path: str, **policy: Any) -> dict[str, Any]:
-    return {"version": 1, "restore": {"path": path, "policy": policy}}
 
 
 @pytest.fixture
@@ -153,7 +151,6 @@ def test_restore_none_starts_from_scratch_each_time(tmp_path) -> None:
     [
         None,
         "own",
-        {"directory": "own"},
         {"directory": "own", "policy": "all"},
         {"first_of": ["own", {"path": "${ELSEWHERE}", "policy": "all"}]},
     ],
@@ -288,12 +285,11 @@ FINETUNE: dict[str, Any] = {
 
 
 @pytest.fixture
-def model(flavour, tmp_path, monkeypatch):
+def model(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def build(*names: str) -> Any:
-        layers = [flavour.layers.Dense(4, name=name) for name in names or ("body", "head")]
-        return flavour.Sequential([flavour.Input((4,)), *layers])
+        return stack(keras, *names or ("body", "head"), width=4)
 
     return build
 
@@ -302,7 +298,7 @@ def recorded(path: str) -> list[dict[str, Any]]:
     return json.loads(Path(path + ".tfckpt.json").read_text(encoding="utf-8"))["lineage"]
 
 
-def paths(path: str) -> list[str]:
+def paths_of(path: str) -> list[str]:
     return [source["path"] for restored in recorded(path) for source in restored["sources"]]
 
 
@@ -339,17 +335,15 @@ def test_a_fine_tuned_run_says_from_what_and_a_resumed_one_still_does(model) -> 
 def test_several_sources_are_named(model) -> None:
     for name in "ab":
         tfckpt.Checkpoint(model=model()).save(f"{name}/ckpt")
-    members = [
-        {"path": "a/ckpt-1", "policy": BODY},
-        {"path": "b/ckpt-1", "policy": {"include": ["model/head/**"]}},
-    ]
+    policies = BODY, {"include": ["model/head/**"]}
+    paths = ("a/ckpt-1", "b/ckpt-1")
+    members = [{"path": p, "policy": each} for p, each in zip(paths, policies, strict=True)]
     declared = {"version": 1, "manager": {"directory": "run"}, "restore": {"all_of": members}}
     merged = tfckpt.from_config(declared, model=model())
     merged.restore()
     (restored,) = recorded(merged.save())
-    assert [(source["path"], source["sha256"]) for source in restored["sources"]] == [
-        (path, digest(path)) for path in ("a/ckpt-1", "b/ckpt-1")
-    ]
+    found = [(source["path"], source["sha256"]) for source in restored["sources"]]
+    assert found == [(path, digest(path)) for path in paths]
 
 
 def test_restores_add_up_until_one_gives_every_weight_and_what_is_put_back_is_not_named(
@@ -363,9 +357,9 @@ def test_restores_add_up_until_one_gives_every_weight_and_what_is_put_back_is_no
     with pytest.raises(tfckpt.CheckpointError):
         checkpoint.restore("b/ckpt-7")
     both = checkpoint.save("both/ckpt")
-    assert paths(both) == ["a/ckpt-1", "b/ckpt-1"]
+    assert paths_of(both) == ["a/ckpt-1", "b/ckpt-1"]
     checkpoint.restore(both)
-    assert paths(checkpoint.write("run/one")) == [both]
+    assert paths_of(checkpoint.write("run/one")) == [both]
     more = tfckpt.Checkpoint(x=model("x"), more=tf.Variable(1.0))
     with pytest.raises(tfckpt.StatusAssertionError, match="has its old value again"):
         more.restore("a/ckpt-1").assert_existing_objects_matched()

@@ -21,13 +21,10 @@ manager: {directory: a, max_keep: 1} ! max_keep
 manager: {directory: a, save: {every_epoch: 1}} ! every_epoch
 manager: {directory: a, keep: [{lates: 2}]} ! lates
 manager: {directory: a, export: {weight_h5: best}} ! weight_h5
-restore: {pth: a} ! pth
 restore: {path: a, if_non: error} ! if_non
-restore: {first_of: [own], if_non: error} ! if_non
 restore: {first_of: [{path: a, polcy: b}]} ! polcy
 restore: {all_of: [{path: a}, {path: b, selct: best}]} ! selct
 restore: {path: a, policy: {exlude: [x]}} ! exlude
-restore: {first_of: [{path: a, policy: {exlude: [x]}}]} ! exlude
 policies: {a: {exlude: [x]}} ! exlude
 policies: {a: {extend: b}} ! extend
 policies: {a: {rename: [{checkpoint: x, modl: y}]}} ! modl
@@ -35,7 +32,6 @@ policies: {a: {optimizer: {slot: reset}}} ! slot
 policies: {a: {build: {model: {shape: [1], dtyp: int32}}}} ! dtyp
 policies: {a: {adapt: [{how: cast, modl: x, dtype: int8}]}} ! modl
 policies: {a: {adapt: [{how: pad, model: x, valu: 0}]}} ! valu
-policies: {a: {adapt: [{how: tile, model: x, tims: [1]}]}} ! tims
 policies: {a: {adapt: [{how: tyle, model: x}]}} ! tyle
 policies: {a: {adapt: [{haw: tile, model: x}]}} ! how
 restore: owned ! owned

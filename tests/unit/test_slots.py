@@ -8,14 +8,12 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from zoo.restores import WRITERS, same, stack, written
+from zoo.restores import same, stack, written
 
 import tfckpt
-from tfckpt.core.inventory import Entry, Inventory, Role
 from tfckpt.live.built_optimizers import build_for
 from tfckpt.live.inventory import collect
-from tfckpt.planning import Status, make_plan
-from tfckpt.policy import Policy
+from tfckpt.planning import Status
 
 ANEW: dict[str, Any] = {"optimizer": "reset"}
 EVERY_WEIGHT: dict[str, Any] = {"include": ["model/**"]}
@@ -46,127 +44,20 @@ def at_the_end(model: Any) -> list[np.ndarray]:
     return weights(model)
 
 
-@WRITERS
-def test_averages_that_the_checkpoint_lacks_begin_at_the_restored_weights(
-    flavour, tmp_path, writer
-) -> None:
-    old = build(flavour, steps=4)
-    path = writer.Checkpoint(model=old).save(str(tmp_path / "ckpt"))
-    for policy in ({}, {"optimizer": {"slots": "reset"}}, ANEW, EVERY_WEIGHT):
-        for steps in (0, 2):  # built now, trained before
-            model = build(flavour, steps=steps, use_ema=True)
-            model.optimizer.build(model.trainable_variables)
+def test_averages_are_restored_or_begin_at_the_restored_weights(flavour, tmp_path) -> None:
+    for averaged, rest in ((False, {}), (True, {"exclude": ["optimizer/moving_average/**"]})):
+        old = build(flavour, steps=4, use_ema=averaged)
+        path = written(old, "tfckpt", tmp_path)
+        for policy in (rest, {"optimizer": {"slots": "reset"}}, ANEW, EVERY_WEIGHT):
+            model = build(flavour, steps=2, use_ema=True)
             tfckpt.restore(path, model, policy=policy)
             same(weights(model), weights(old))
             same(at_the_end(model), weights(old))
-
-
-def test_stored_averages_are_restored_or_not_mixed_with_others(flavour, tmp_path) -> None:
-    old = build(flavour, steps=4, use_ema=True)
-    path = written(old, "tfckpt", tmp_path)
-    for policy in ({"exclude": ["optimizer/moving_average/**"]}, ANEW, EVERY_WEIGHT):
-        model = build(flavour, steps=2, use_ema=True)
-        tfckpt.restore(path, model, policy=policy)
-        same(at_the_end(model), weights(old))
     model = build(flavour, use_ema=True)
     tfckpt.restore(path, model)
     same(weights(model), weights(old))
     assert not np.array_equal(weights(old)[0], at_the_end(old)[0])
     same(at_the_end(model), at_the_end(old))
-
-
-def test_the_copies_of_schedule_free_begin_at_the_restored_weights(tmp_path) -> None:
-    if not hasattr(keras.optimizers, "ScheduleFreeAdamW"):
-        pytest.skip("no ScheduleFreeAdamW")
-    old = build(keras, steps=4)
-    path = written(old, "tfckpt", tmp_path)
-    model = build(keras, "ScheduleFreeAdamW", steps=2)
-    tfckpt.restore(path, model, policy=ANEW)
-    same(model.optimizer._momentums, weights(old))
-
-
-def test_slots_of_amsgrad_begin_at_zero_beside_the_restored_ones(flavour, tmp_path) -> None:
-    old = build(flavour, steps=4)
-    model = build(flavour, steps=2, amsgrad=True)
-    report = tfckpt.restore(written(old, "tfckpt", tmp_path), model)
-    assert int(model.optimizer.iterations) == 4
-    same(model.optimizer._momentums, old.optimizer._momentums)
-    assert not any(v.numpy().any() for v in model.optimizer._velocity_hats)
-    assert "2 values starting as in a new optimizer: the checkpoint's optim" in report.warnings
-
-
-def test_another_class_is_refused_whole_and_begins_anew(flavour, tmp_path) -> None:
-    old = build(flavour, steps=4)
-    path = written(old, "tfckpt", tmp_path)
-    for made in ("SGD", "RMSprop", "Nadam", "Adamax"):
-        model = build(flavour, made, rate=0.5)
-        with pytest.raises(tfckpt.RefusedError) as refused:
-            tfckpt.restore(path, model)
-        assert 'optimizer="reset"' in str(refused.value)
-        assert "optimizer/iterations" in {step.name for step in refused.value.plan.errors}
-        tfckpt.restore(path, model, policy=ANEW)
-        same(weights(model), weights(old))
-        assert int(model.optimizer.iterations) == 0
-        assert float(model.optimizer.learning_rate) == 0.5
-
-
-def test_batches_that_accumulate_are_not_updates(tmp_path) -> None:
-    old = build(keras, steps=4, gradient_accumulation_steps=2)
-    path = written(old, "tfckpt", tmp_path)
-    model = build(keras)
-    with pytest.raises(tfckpt.RefusedError, match="counts batches, of which several are one"):
-        tfckpt.restore(path, model)
-    for rule, count in (({"iterations": "restore"}, 4), ("reset", 0)):
-        tfckpt.restore(path, model, policy={"optimizer": rule})
-        assert int(model.optimizer._iterations) == count
-    again = build(keras, gradient_accumulation_steps=2)
-    tfckpt.restore(path, again)
-    assert int(again.optimizer.iterations) == 2  # updates
-    other = build(keras, gradient_accumulation_steps=4)
-    with pytest.raises(
-        tfckpt.RefusedError, match="is of 4 batches in the model, and of 2"
-    ) as found:
-        tfckpt.restore(path, other)
-    assert found.value.suggestion.optimizer.slots == "reset"
-    tfckpt.restore(path, other, optimizer="reset")
-    assert int(other.optimizer.iterations) == 0
-
-
-def test_slots_of_a_variable_are_those_of_one_rule(tmp_path) -> None:
-    """Muon trains what it excludes by Adam, whose first moment is not Muon's."""
-
-    def muon(excluded: str) -> Any:
-        layers = [keras.layers.Dense(3, name=name) for name in ("first", "second")]
-        model = keras.Sequential([keras.Input((3,)), *layers])
-        model.compile(keras.optimizers.Muon(exclude_layers=[excluded]), "mse")
-        return model
-
-    old, new = muon("first"), muon("second")
-    old.fit(np.ones((4, 3)), np.ones((4, 3)), verbose=0)
-    path = tfckpt.Checkpoint(model=old).save(str(tmp_path / "ckpt"))
-    with pytest.raises(tfckpt.RefusedError, match="momentum, velocity of this variable") as found:
-        tfckpt.restore(path, new)
-    assert found.value.suggestion.optimizer.slots == "reset"
-    assert tfckpt.restore(path, muon("first")).plan.errors == ()
-
-
-def test_a_slot_begins_as_new_only_where_both_classes_are_known() -> None:
-    """RMSprop may have a momentum; another class that has no such slot may be meant."""
-
-    def side(cls: str, *slots: str) -> Inventory:
-        slot_of = {f"opt/{slot}/m/w": slot for slot in slots}
-        entries = {
-            name: Entry(name, Role.SLOT, "float32", (2,), slot=slot, of="m/w")
-            for name, slot in slot_of.items()
-        }
-        weight = Entry("m/w", Role.WEIGHT, "float32", (2,))
-        return Inventory("", {"m/w": weight, **entries}, optimizers={"opt": cls})
-
-    live = side("rm_sprop", "velocity", "momentum")
-    for cls, suspect in (("rm_sprop", 0), ("", 1)):
-        plan = make_plan(Policy(), side(cls, "velocity"), live)
-        found = {each.name for each in plan.steps if each.status is Status.SUSPECT}
-        assert ("opt/velocity/m/w" in found) == suspect
 
 
 def gan(k: Any, rate: float, *, built: bool = True) -> Any:
@@ -192,8 +83,7 @@ def gan(k: Any, rate: float, *, built: bool = True) -> Any:
     return made
 
 
-@pytest.mark.parametrize("built", [True, False])
-@WRITERS
+@pytest.mark.parametrize(("writer", "built"), [(tf.train, True), (tfckpt, False)])
 def test_the_model_means_its_weights_wherever_its_optimizers_are(
     flavour, tmp_path, writer, built
 ) -> None:
@@ -276,6 +166,7 @@ def alike(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
     return one.keys() == other.keys() and all(map(np.array_equal, one.values(), other.values()))
 
 
+@pytest.mark.parametrize("flavour", ["keras3", "tf_keras"], indirect=True)
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_slots_go_with_their_variables(flavour: Any, optimizer, tmp_path) -> None:
     if optimizer == "legacy" and flavour.__name__ == "keras":

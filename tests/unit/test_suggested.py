@@ -219,31 +219,18 @@ def test_a_vocabulary_moves_with_its_layer_or_the_embedding_stays():
     assert found(words(1), [*words(2), *model(head=HEAD)])[0] is None
 
 
-def test_include_does_not_hide_what_is_in_the_checkpoint():
-    stored, live = model(old=DENSE), model(new=DENSE)
-    for policy in ({}, {"include": ["model/new/**"]}):
-        assert found(stored, live, **policy)[0].changes == rename(("model/old/**", "model/new/**"))
-
-
-def test_thousands_of_layers_are_one_question():
-    """Each fits each: the pairs are millions."""
-    stored, live = (model(**{f"{name}{n}": SQUARE for n in range(3000)}) for name in ("old", "x"))
+def test_a_thousand_layers_are_one_question():
+    """Each fits each: the pairs are a million."""
+    stored, live = (model(**{f"{name}{n}": SQUARE for n in range(1000)}) for name in ("old", "x"))
     suggestion, text = found(stored, live[2:])
-    assert len(suggestion.choices) == 2999
-    assert "model/x{1…2999}: each may be one of model/old{0…2999} of the checkpoint" in text
+    assert len(suggestion.choices) == 999
+    assert "model/x{1…999}: each may be one of model/old{0…999} of the checkpoint" in text
 
 
 def test_a_vocabulary_of_another_size_needs_its_words():
     words = [model(words={"embeddings": (size, 8)}, body=DENSE) for size in (50, 60)]
     lead = found(*words)[0].lead
     assert "of model/words/embeddings, an adapt rule with how: vocabulary moves the rows" in lead
-
-
-def test_names_of_thousands_of_levels_and_searches_without_end_take_no_time():
-    deep = Entry(f"model/{'/'.join('a' * 20_000)}/k", Role.WEIGHT, "float32", (2,), 8)
-    assert found([deep, *model(x=DENSE)], model(y=DENSE))[0]
-    many, other = (model(**{f"{x}{n}": SQUARE for n in range(20_000)}) for x in ("a", "b"))
-    assert found(many, other)[1] == "no policy was searched for, among more than 60,000 values"
 
 
 def test_rules_that_a_policy_has_already_are_not_shown_as_if_they_replaced_it():
@@ -277,15 +264,8 @@ def test_an_average_goes_where_its_weight_goes_and_is_kept_for_it():
         assert gets["model/h/bias"] == "optimizer/moving_average/h/bias"
 
 
-@pytest.mark.parametrize(
-    ("saved", "live"),
-    [
-        ([f"dense_{n}" for n in range(40)], [f"dense_{n}" for n in range(41)]),
-        ([f"old_{n}" for n in range(40)], [f"new_{n}" for n in range(40)]),
-        ([f"old_{n}" for n in range(40)], [f"new_{n}" for n in range(30)]),
-    ],
-)
-def test_a_refusal_of_an_ordinary_model_has_forty_lines_at_most(saved, live):
+def test_a_refusal_of_an_ordinary_model_has_forty_lines_at_most():
+    saved, live = ([f"{name}_{n}" for n in range(40)] for name in ("old", "new"))
     entries = [model(**dict.fromkeys(names, SQUARE)) for names in (saved, live)]
     stored, new = (
         inventory(each, *names) for each, names in zip(entries, (saved, live), strict=True)

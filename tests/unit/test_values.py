@@ -42,6 +42,7 @@ def test_small_dtypes_widen_safely_and_nothing_narrows_to_them(small) -> None:
     every = np.arange(256, dtype=np.uint8).view(kind) if kind.name != "int4" else np.arange(-8, 8)
     every = every.astype(kind)[np.isfinite(every.astype(np.float64))]
     assert can_cast(small, "float32", "safe")
+    assert can_cast("uint8", "bfloat16", "safe")
     np.testing.assert_array_equal(cast(every, wide).astype(kind), every)
     assert not can_cast("float32", small, "safe")
     assert not can_cast("int8", small, "safe")
@@ -89,7 +90,7 @@ def values(seed: int) -> dict[str, tf.Variable]:
             )
         )
         for dtype in DTYPES
-        for n, shape in enumerate([(3, 5), (), (0, 2), (70, 30)])
+        for n, shape in enumerate([(), (0, 2), (70, 30)])
     }
 
 
@@ -138,7 +139,7 @@ def test_what_is_updated_in_place_is_seen_through_nothing_else(tmp_path) -> None
     del status
 
 
-@pytest.mark.parametrize("shape", [(0, 2**31), (2**33, 0), (0, 2**31 - 1)])
+@pytest.mark.parametrize("shape", [(0, 2**31), (2**33, 0)])
 @pytest.mark.usefixtures("way")
 def test_a_side_may_be_longer_than_int32_counts(shape, tmp_path) -> None:
     for unknown in (False, True):
@@ -201,6 +202,5 @@ def test_layers_nested_too_deeply_for_python_are_refused_with_what_helps(tmp_pat
     for _ in range(300):
         outer = keras.layers.Layer()
         outer.inner, top = top, outer
-    with pytest.raises(tfckpt.UntrackedError, match="nested too deeply") as raised:
+    with pytest.raises(tfckpt.UntrackedError, match=r"(?s)nested too deeply.*setrecursionlimit"):
         tfckpt.Checkpoint(layer=top).write(tmp_path / "ckpt")
-    assert "sys.setrecursionlimit" in str(raised.value)

@@ -78,6 +78,7 @@ def built(k: Any) -> Any:
 DATA = np.ones((8, 2)), np.ones((8, 2))
 
 
+@pytest.mark.parametrize("flavour", ["keras3", "tf_keras"], indirect=True)
 def test_a_finished_fit_that_would_begin_again_is_refused(flavour, tmp_path, monkeypatch) -> None:
     def train(model: Any) -> None:
         callback = tfckpt.callbacks.resume(model, tmp_path)
@@ -97,6 +98,7 @@ def test_a_finished_fit_that_would_begin_again_is_refused(flavour, tmp_path, mon
     same(model.get_weights(), trained)
 
 
+@pytest.mark.parametrize("flavour", ["keras3", "tf_keras"], indirect=True)
 def test_a_batch_that_is_not_skipped_ends_the_fit(flavour, tmp_path, monkeypatch, stop) -> None:
     def train(*others: Any) -> None:
         model = built(flavour)

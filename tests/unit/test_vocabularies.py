@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from zoo.command_line import run
 from zoo.restores import config, holding, refused, same, written
 
 import tfckpt
@@ -82,7 +81,7 @@ def test_words_are_those_of_the_save_or_refused(flavour, case, tmp_path) -> None
     path = written(source, "tfckpt", tmp_path)
     expected = np.asarray(source.lookup(asked))
     count, name = (2, "bin_boundaries") if case == "bins" else (4, "vocabulary")
-    for restore in WAYS:
+    for restore in WAYS if case == "strings" else WAYS[:1]:
         target = net(OLD)
         assert step_of(restore(target, path)).status is Status.LOADED
         same(target.lookup(asked), expected)
@@ -121,28 +120,6 @@ def test_words_are_those_of_the_save_or_refused(flavour, case, tmp_path) -> None
         )
         assert "only tfckpt saves vocabularies" in str(report)
         same(target.head.get_weights(), source.head.get_weights())
-
-
-def test_bins_that_were_adapted(flavour, tmp_path) -> None:
-    def net(start: int | None) -> Any:
-        layer = flavour.layers.Discretization(num_bins=3)
-        if flavour.__name__ == "tf_keras":  # which keeps a summary of them in a variable
-            layer.build((None, 1))
-        if start is not None:
-            layer.adapt(np.arange(start, start + 12, dtype=np.float32).reshape(-1, 1))
-        return holding(flavour, lookup=layer)
-
-    source, target, other = net(0), net(None), net(50)
-    path = written(source, "tfckpt", tmp_path)
-    values = tf.constant([[0.0], [3.0], [5.0], [9.0], [55.0]])
-    WAYS[0](target, path)
-    same(target.lookup(values), source.lookup(values))
-    if flavour.__name__ == "tf_keras":
-        WAYS[0](other, path)
-        same(other.lookup(values), source.lookup(values))
-    else:
-        with pytest.raises(tfckpt.RefusedError, match=OTHER):
-            WAYS[0](other, path)
 
 
 def test_words_that_need_weights_are_refused_in_words(flavour, tmp_path) -> None:
@@ -184,24 +161,12 @@ def test_plain_tensorflow_restores_them_and_a_lost_record_costs_none(flavour, tm
         WAYS[0](of_strings(flavour, NEW), path)
 
 
-def test_the_command_line_shows_and_compares_them(flavour, tmp_path) -> None:
-    path = written(of_strings(flavour, OLD), "tfckpt", tmp_path)
-    shown = run("inspect", path, "--name", "**/vocabulary")
-    assert (shown.status, "b'red' b'green' b'blue'" in shown.out) == (0, True)
-    differs = run("diff", path, written(of_strings(flavour, NEW), "tfckpt", tmp_path), "--values")
-    assert (differs.status, "model/lookup/vocabulary" in differs.out) == (1, True)
-
-
 # In lists and dicts
 
-HOLDS = pytest.mark.parametrize(
-    "hold",
-    [list, lambda made: {f"key{n}": one for n, one in enumerate(made)}, lambda made: {"a": [made]}],
-    ids=["list", "dict", "deeper"],
-)
+HOLDS = [list, lambda made: dict(zip("abcde", made, strict=False)), lambda made: {"a": [made]}]
 
 
-@HOLDS
+@pytest.mark.parametrize("hold", HOLDS, ids=["list", "dict", "deeper"])
 def test_lookups_and_tables_in_containers_come_back(flavour, hold, tmp_path) -> None:
     words = ["red", "green", "green", "blue", "blue", "blue"]
 
