@@ -81,7 +81,6 @@ CLIENTS: dict[str, tuple[str, list[str], dict[str, str]]] = {
             ),  # TF-Agents'
         ],
         {
-            "orbit": "tf-models-official",
             "model_garden": "tf-models-official",
             "tf_agents": "tf-agents",
             "sonnet": "dm-sonnet",

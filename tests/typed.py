@@ -66,5 +66,13 @@ def main(argv: list[str]) -> None:
     print(counts, saved, restored, best, names, refused, lines)
 
 
+def misspelt() -> None:
+    """Each is an error, and would be one here if it were none."""
+    tfckpt.Chekpoint  # type: ignore[attr-defined]  # noqa: B018
+    tfckpt.callback  # type: ignore[attr-defined]  # noqa: B018
+    tfckpt.restore("a", 3).paths  # type: ignore[attr-defined]  # noqa: B018
+    tfckpt.callbacks.resume(3, "a", save_best_only=True)  # type: ignore[arg-type]
+
+
 if __name__ == "__main__":
     app.run(main)

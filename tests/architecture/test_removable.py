@@ -1,19 +1,20 @@
-"""The kernel works without each part that is none of it.
+"""The kernel works without the parts that are none of it, and the ways through it stay short.
 
-The kernel saves and restores a Keras model in TensorFlow's format by a policy. A part is taken away
-by an import hook, in a fork of one process that has imported TensorFlow. What cannot be taken away
-yet stands in ``NOT_YET`` with the module that imports it first: it comes off the list when it can.
+The kernel saves and restores a Keras model in TensorFlow's format by a policy. Parts are taken away
+by an import hook, in a fork of one process that has imported TensorFlow: all that can be at once.
+What cannot be taken away yet stands in ``NOT_YET`` with the module that imports it first: it comes
+off the list when it can.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from architecture.rooms import PROJECT
+from architecture.rooms import BUDGET, PROJECT
 from zoo.forkserver import ForkServer
 
 PARTS = {
@@ -110,15 +111,32 @@ def use(place: str) -> None:
     assert values(other) == [1.0, 2.0, 2.0, 2.0]
 
 
-def test_the_kernel_works_without_each_other_part(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def server() -> Iterator[ForkServer]:
+    with ForkServer(preload=("tensorflow", "keras", "pytest")) as server:
+        yield server
+
+
+def test_the_kernel_works_without_the_other_parts(server: ForkServer, tmp_path: Path) -> None:
     modules = [module for part in PARTS.values() for module in part]
     places = [PROJECT / "tfckpt" / module.replace(".", "/") for module in modules]
     assert all(place.is_dir() or place.with_suffix(".py").is_file() for place in places)
+    removed = {part: PARTS[part] for part in NOT_YET}
+    removed[""] = [name for part in PARTS.keys() - NOT_YET.keys() for name in PARTS[part]]
     requests = [
-        ((__file__, "without"), modules, str(tmp_path / str(number)))
-        for number, modules in enumerate(PARTS.values())
+        ((__file__, "without"), names, str(tmp_path / str(number)))
+        for number, names in enumerate(removed.values())
     ]
-    with ForkServer(preload=("tensorflow", "keras", "pytest")) as server:
-        outcomes = server.run_many(requests, timeout=120)
-    found = {part: one.result() for part, one in zip(PARTS, outcomes, strict=True)}
-    assert {part: asking for part, asking in found.items() if asking} == NOT_YET
+    outcomes = server.run_many(requests, timeout=120)
+    found = {part: one.result() for part, one in zip(removed, outcomes, strict=True)}
+    assert found == {**NOT_YET, "": ""}
+
+
+def test_no_way_has_become_longer(server: ForkServer) -> None:
+    ways = server.run("architecture.ways:counted", timeout=120).result()
+    assert list(ways) == list(BUDGET["ways"]) == ["restore", "second save", "fit", "fit resumed"]
+    for name, way in ways.items():
+        print(name, way)
+        ceiling = BUDGET["ways"][name]
+        longer = {what for what in ("files", "functions", "calls") if way[what] > ceiling[what]}
+        assert not longer, f"{name}: {way}, and budget.toml has {ceiling}"

@@ -1,14 +1,13 @@
 """The ways through the house: which files and functions a restore, a save and a `fit` run through.
 
-``python tests/architecture/ways.py`` prints them as a table; ``--json`` for programs, and
-``--list WAY`` names the functions of one way in the order in which they are entered.
+``python tests/architecture/ways.py`` prints them as a table; ``--list WAY`` names the functions of
+one way in the order in which they are entered.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import sys
 import tempfile
@@ -120,17 +119,18 @@ def traced() -> dict[str, Trace]:
     return ways
 
 
+def counted() -> dict[str, dict[str, int]]:
+    return {name: trace.way()._asdict() for name, trace in traced().items()}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true")
     parser.add_argument("--list", metavar="WAY")
     arguments = parser.parse_args()
     ways = traced()
     if arguments.list:
         for file, function in ways[arguments.list].entered:
             print(f"{file.removeprefix(PACKAGE)}:{function}")
-    elif arguments.json:
-        print(json.dumps({name: trace.way()._asdict() for name, trace in ways.items()}))
     else:
         print(f"{'':14}" + "".join(f"{field:>11}" for field in Way._fields))
         for name, trace in ways.items():

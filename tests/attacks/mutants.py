@@ -4,10 +4,8 @@ Each container is written once by its own writer. A mutant has damaged bytes, or
 forged where the format lets one: a table or a record whose checksums are valid, a member of an
 archive that is packed again, a header of its right length. It is listed, verified, read and
 restored in a forked child of limited memory and time; only tfckpt's errors may come of it, and
-after a refusal no variable has changed.
-
-``python -m attacks.mutants 20000 SEED [words]`` prints how the mutants of each container end, and
-each fault with its number: the container, the seed and the number make the mutant again.
+after a refusal no variable has changed. A fault is shown with its number: the container, the seed
+and the number make the mutant again.
 """
 
 from __future__ import annotations
@@ -16,14 +14,11 @@ import contextlib
 import functools
 import io
 import json
-import os
 import random
 import resource
 import shutil
 import signal
-import sys
 import tempfile
-import time
 import traceback
 import zipfile
 from collections import Counter
@@ -34,11 +29,11 @@ from typing import Any
 from attacks.damage import alter, forge_index, forge_record
 from attacks.forging import mutate
 from zoo.forkserver import ForkServer
+from zoo.resident import peak, resident, status
 
 MEMORY = 320 << 20  # what one mutant may take: `limits.SMALL`, and a copy of small parts
 ADDRESSES = 2 << 30  # what the process may map beside what it has at its start
 SECONDS = 20  # of processor time
-BATCH = 100
 ORBAX = Path(__file__).resolve().parents[1] / "golden" / "orbax" / "tensorflow" / "3"
 EXTREME = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 1 << 24, (1 << 31) - 1, 1 << 31, (1 << 32) - 1)
 EXTREME += (1 << 40, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)
@@ -309,7 +304,7 @@ def mutants(name: str, path: str, seed: int, numbers: list[int]) -> list[list[An
             (how := rng.choice(CONTAINERS[name][1]))(rng, place)
             known = written if how in DAMAGE else None
             signal.setitimer(signal.ITIMER_PROF, SECONDS)
-            taken, fault = _resident(), ""
+            taken, fault = resident(), ""
             try:
                 ending = _tried(str(place / Path(path).name), model, known, number % 3 == 0)
             except tfckpt.TfckptError:
@@ -317,7 +312,7 @@ def mutants(name: str, path: str, seed: int, numbers: list[int]) -> list[list[An
             except Exception:
                 ending, fault = "error", traceback.format_exc(limit=-6)
             signal.setitimer(signal.ITIMER_PROF, 0)
-            if (took := _peak() - taken) > MEMORY:
+            if (took := peak() - taken) > MEMORY:
                 ending, fault = "memory", f"it took {took >> 20} MiB"
         values = [variable.numpy().tobytes() for variable in model.variables]
         if ending == "refused" and values != before:
@@ -332,11 +327,13 @@ def _tried(path: str, model: Any, known: set[bytes] | None, restores: bool) -> s
     import tfckpt
     from tfckpt.tools.verification import verify_one
 
-    verify_one(path)
+    sound = not verify_one(path).faults
     with contextlib.suppress(tfckpt.TfckptError):
         tfckpt.inspect(path)
     found = _read(path)
     assert known is None or found <= known, "a damaged value was read"
+    if sound and Path(f"{path}.index").is_file():
+        _read_by_tensorflow(path)
     if restores:
         tfckpt.restore(path, model)
     return "restored" if restores else "read"
@@ -350,25 +347,21 @@ def _read(path: str) -> set[bytes]:
         return {opened.values.read(key).tobytes() for key in keys}
 
 
+def _read_by_tensorflow(path: str) -> None:
+    """What is not refused does not abort TensorFlow, whatever error it has."""
+    import tensorflow as tf
+
+    reader = tf.train.load_checkpoint(path)
+    for name, dtype in reader.get_variable_to_dtype_map().items():
+        with contextlib.suppress(Exception):
+            if dtype not in (tf.resource, tf.variant):
+                reader.get_tensor(name)
+
+
 def _limit() -> None:
-    mapped = _status("VmSize:")
+    mapped = status("VmSize:")
     resource.setrlimit(resource.RLIMIT_AS, (mapped + ADDRESSES, mapped + ADDRESSES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def _resident() -> int:
-    """The bytes in memory now; from here on the peak is counted."""
-    Path("/proc/self/clear_refs").write_text("5")
-    return _status("VmRSS:")
-
-
-def _peak() -> int:
-    return _status("VmHWM:")
-
-
-def _status(field: str) -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) << 10 for line in lines if line.startswith(field))
 
 
 # What runs them
@@ -402,32 +395,3 @@ def run(
                     faults.append(f"{name} {number}: {ending}\n{fault}")
         waiting = again
     return endings, faults
-
-
-def main(count: int, seed: int, words: list[str]) -> int:
-    from zoo.forkserver import ForkServer
-
-    names = [name for name in CONTAINERS if not words or name in words]
-    began, ended, faults = time.monotonic(), {name: Counter[str]() for name in names}, 0
-    each = -(-count // len(names))
-    with tempfile.TemporaryDirectory() as directory:
-        paths = write_all(Path(directory), names)
-        with ForkServer(preload=("tensorflow", "keras", "tfckpt", "attacks.mutants")) as server:
-            for start in range(0, each, BATCH):
-                numbers = range(start, min(start + BATCH, each))
-                endings, found = run(server, paths, seed, numbers)
-                faults += len(found)
-                for name in names:
-                    ended[name].update(endings[name])
-                print(f"{sum(map(Counter.total, ended.values()))} of {each * len(names)}", *found)
-                sys.stdout.flush()
-    print(f"seed {seed}, {time.monotonic() - began:.0f} s, {faults} faults")
-    for name, how in ended.items():
-        print(f"{name:12} {how.total():6}", *(f"{n} {end}" for end, n in sorted(how.items())))
-    return faults
-
-
-if __name__ == "__main__":
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    more = sys.argv[1:]
-    sys.exit(main(int(more[0]), int(more[1]), more[2:]) > 0)

@@ -183,13 +183,3 @@ def test_a_shard_elsewhere_is_refused_and_one_that_is_absent_named(
         path.write_text(json.dumps({"weight_map": {"/layers/dense/vars": shard}}))
         with pytest.raises(CheckpointError, match=says):
             open_checkpoint(str(path))
-
-
-@pytest.mark.parametrize("suffix", [".weights.h5", ".keras"])
-def test_truncated_files_are_refused(weights: Path, tmp_path: Path, suffix: str) -> None:
-    path = weights if suffix == ".weights.h5" else archive(tmp_path / "a.keras", weights)
-    whole = path.read_bytes()
-    for part in range(1, 32):
-        path.write_bytes(whole[: len(whole) * part // 32])
-        with pytest.raises(CheckpointError):
-            open_checkpoint(str(path)).values.read("layers/dense/vars/0")

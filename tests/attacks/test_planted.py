@@ -8,12 +8,12 @@ their place, or says which name is in its way.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import tensorflow as tf
@@ -104,12 +104,9 @@ LEAVINGS: dict[str, Callable[[Path], None]] = {
 }
 
 
-def save_beside(place: str, name: str, kind: str, number: int | None) -> None:
+def save_beside(place: Path, name: str, kind: str, number: int | None) -> None:
     """In a child: nothing outside is touched, and nothing is lost or left over."""
-    import tfckpt
-
-    case = Path(place)
-    run, victim, path = case / "run", case / "victim", case / "run" / name
+    run, victim, path = place / "run", place / "victim", place / "run" / name
     outside = seen(victim)
     sound = {one: what for one, what in seen(run).items() if one.startswith(("ckpt-2", "ckpt-3"))}
     if name:
@@ -142,23 +139,27 @@ def save_beside(place: str, name: str, kind: str, number: int | None) -> None:
         assert left or "claims" not in kind, "of another name, and deleted"
 
 
-def saves_beside(place: str, name: str, kinds: list[str], number: int | None) -> None:
+def saves_beside(place: str, cases: list[tuple[str, str, int | None]]) -> None:
     make(f"{place}/template")
-    for kind in kinds:
-        # Whoever copies a run by hard links, as backups do, must be able to go on in it.
-        if (name, kind) != (".tfckpt.lock", "hard link"):
-            shutil.copytree(f"{place}/template", f"{place}/{kind}", symlinks=True)
-            print(kind, flush=True)
-            save_beside(f"{place}/{kind}", name, kind, number)
+    for number, case in enumerate(cases):
+        shutil.copytree(f"{place}/template", f"{place}/{number}", symlinks=True)
+        print(case, flush=True)
+        save_beside(Path(place, str(number)), *case)
 
 
-@pytest.mark.parametrize("number", [None, pytest.param(4, marks=pytest.mark.long)])
-def test_nothing_is_written_through_and_nothing_lost(server: Any, tmp_path: Path, number) -> None:
+# Whoever copies a run by hard links, as backups do, must be able to go on in it.
+PAIRS = [pair for pair in itertools.product(NAMES, KINDS) if pair != (".tfckpt.lock", "hard link")]
+LEFT = [("", kind) for kind in LEAVINGS]
+EACH = [PAIRS[::3], [None]], pytest.param(PAIRS, [None, 4], marks=pytest.mark.long)
+
+
+@pytest.mark.parametrize(("pairs", "numbers"), EACH, ids=["some", "all"])
+def test_nothing_is_written_through_and_nothing_lost(server, tmp_path, pairs, numbers) -> None:
+    cases = [(*pair, number) for number in numbers for pair in (*pairs, *LEFT)]
     requests = [
-        ((HERE, "saves_beside"), str(tmp_path / (name or "leavings")), name, [*kinds], number)
-        for name, kinds in (*((name, KINDS) for name in NAMES), ("", LEAVINGS))
+        ((HERE, "saves_beside"), str(tmp_path / str(part)), cases[part::2]) for part in range(2)
     ]
-    outcomes = server.run_many(requests, timeout=120)
+    outcomes = server.run_many(requests, timeout=600)
     assert [str(one) for one in outcomes if one.error] == []
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import keras
+import keras_hub
 import numpy as np
 import pytest
-
-keras_hub = pytest.importorskip("keras_hub", reason="keras-hub is not installed")
-
-import keras
 import tensorflow as tf
 from clients.exchange import A_CALLBACK, WAYS, Program, assert_restored, checksums, killing, resumed
 

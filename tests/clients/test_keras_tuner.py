@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import keras
+import keras_tuner
 import numpy as np
 import pytest
-
-keras_tuner = pytest.importorskip("keras_tuner", reason="keras-tuner is not installed")
-
-import keras
 import tensorflow as tf
 from clients.exchange import WAYS, checksums, killing, resumed
 

@@ -6,11 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-train_lib = pytest.importorskip(
-    "official.core.train_lib", reason="tf-models-official is not installed"
-)
-
 import tensorflow as tf
 import tf_keras
 from clients.exchange import (
@@ -22,7 +17,7 @@ from clients.exchange import (
     kill,
     resumed,
 )
-from official.core import base_trainer, config_definitions, train_utils
+from official.core import base_trainer, config_definitions, train_lib, train_utils
 from official.modeling import optimization
 from official.nlp.configs import bert, encoders
 from official.nlp.data import pretrain_dataloader, sentence_prediction_dataloader

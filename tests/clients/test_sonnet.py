@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-snt = pytest.importorskip("sonnet", reason="dm-sonnet is not installed")
-
+import sonnet as snt
 import tensorflow as tf
 from clients.exchange import WAYS, Program, checksums, exchanged, resumed, trained
 from sonnet.src.conformance import goldens

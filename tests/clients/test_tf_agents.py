@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-pytest.importorskip("tf_agents", reason="tf-agents is not installed")
-
 import tensorflow as tf
 from clients.exchange import (
     EVERY,

@@ -7,38 +7,32 @@ printed by ``python -m zoo.everyday`` in ``tests``.
 import importlib
 
 import pytest
+from zoo.corpus import CORPUS
 from zoo.everyday import tf1
 from zoo.everyday.judge import FIRST, PASTED, measure, shares
-from zoo.everyday.more import MORE
 from zoo.everyday.rows import ROWS
 
 pytest.importorskip("tf_keras")
-CASES, GUIDES, FILES = (
-    [(name, flavour) for name, row in rows.items() for flavour in row.flavours]
-    for rows in (ROWS, MORE, tf1.FILES)
-)
+READ = {name: file for name, file in tf1.FILES.items() if not file.corpus or CORPUS.is_dir()}
+CASES = [(name, flavour) for name, row in ROWS.items() for flavour in row.flavours]
 
 
-def apart(cases):
-    """Those of tf_keras, which traces longer, are of the long tests."""
-    marks = {"keras": (), "tf_keras": pytest.mark.long}
-    return [pytest.param(name, flavour, marks=marks[flavour]) for name, flavour in cases]
+def apart(rows):
+    """Each row in one flavour, in turn; in the other one it is long."""
+    return [
+        pytest.param(name, flavour, marks=pytest.mark.long if number else ())
+        for at, (name, row) in enumerate(rows.items())
+        for number, flavour in enumerate(row.flavours[:: (-1) ** at])
+    ]
 
 
-@pytest.mark.parametrize(("name", "flavour"), CASES)
+@pytest.mark.parametrize(("name", "flavour"), apart(ROWS))
 def test_each_restore(name, flavour) -> None:
     check(ROWS[name], measure, flavour)
 
 
-@pytest.mark.parametrize(("name", "flavour"), apart(GUIDES))
-def test_each_program_of_a_guide(name, flavour) -> None:
-    check(MORE[name], measure, flavour)
-
-
-@pytest.mark.parametrize(("name", "flavour"), apart(FILES))
-def test_each_file_of_tf1(name, flavour, request) -> None:
-    if tf1.FILES[name].corpus:
-        request.getfixturevalue("corpus")
+@pytest.mark.parametrize(("name", "flavour"), apart(READ))
+def test_each_file_of_tf1(name, flavour) -> None:
     check(tf1.FILES[name], tf1.measure, flavour)
 
 
@@ -54,8 +48,8 @@ def test_most_should_be_right_at_the_first_try_and_the_others_by_pasting() -> No
     assert {*should} == {FIRST, PASTED}
     assert should.count(FIRST) >= 0.8 * len(CASES)
     assert len(ROWS) >= 120
-    assert [MORE[name].expected for name, _ in GUIDES].count(FIRST) >= 0.85 * len(GUIDES) >= 85
-    assert tf1.without_thinking({each: tf1.FILES[each[0]].expected for each in FILES}) >= 0.8
-    assert max(map(len, [*ROWS, *MORE, *tf1.FILES])) <= 33  # the table has 80 columns
+    cells = {(name, "keras"): file.expected for name, file in tf1.FILES.items()}
+    assert tf1.without_thinking(cells) >= 0.8
+    assert max(map(len, [*ROWS, *tf1.FILES])) <= 33  # the table has 80 columns
     found = shares({("a", "keras"): FIRST, ("b", "keras"): PASTED})
     assert found == "2 restores: 1 first, 1 pasted, 0 refused, 0 WRONG"

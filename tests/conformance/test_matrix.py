@@ -1,10 +1,10 @@
 """What each format holds of a model, and what each reader makes of it.
 
-Every model is saved by every format, every optimizer too, in both flavors, and is read into objects
-that hold other values, by all readers where the model is the first. That no value is another's,
-that a refused restore changes nothing and that a restored model computes the same is asserted of
-each (``zoo.matrix``). What arrives is compared with ``matrix.txt``: letters are weights, optimizer,
-settings, seeds (r) and metrics, with a count where not all of them arrive.
+Every model is saved in TensorFlow's format and in one of Keras's files, by turns, the first one in
+every format, in both flavors, and read into objects that hold other values. That no value is
+another's, that a refused restore changes nothing and that a restored model computes the same is
+asserted of each (``zoo.matrix``). What arrives is compared with ``matrix.txt``: letters are
+weights, optimizer, settings, seeds (r) and metrics, with a count where not all of them arrive.
 """
 
 from __future__ import annotations

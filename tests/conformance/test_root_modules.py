@@ -92,8 +92,12 @@ WAYS = {
     "model": (keyed("model"), tfckpt.restore),
     "keyword": (keyed("net"), lambda path, new: tfckpt.restore(path, net=new)),
 }
-ALL = [(kind, way) for kind in ("plain", "networks") for way in WAYS]
-CASES = [*ALL, *((kind, way) for kind in ("dqn", "sac") for way in ("root", "model"))]
+FLAVOURS = ("keras3", "tf_keras")
+CASES = [
+    *(("plain", way, "keras3") for way in WAYS),  # it holds nothing of Keras
+    *(("networks", way, flavour) for way in WAYS for flavour in FLAVOURS),
+    *((k, way, f) for k in ("dqn", "sac") for way in ("root", "model") for f in FLAVOURS),
+]
 
 
 def written(module, folder):
@@ -102,11 +106,9 @@ def written(module, folder):
     return {key: np.asarray(reader.get_tensor(key)) for key in keys}
 
 
-@pytest.mark.parametrize(("kind", "way"), CASES)
+@pytest.mark.parametrize(("kind", "way", "flavour"), CASES, indirect=["flavour"])
 @pytest.mark.parametrize("writer", [tf.train, tfckpt], ids=["tf", "tfckpt"])
 def test_a_module_comes_back_whole(writer, kind, way, flavour, tmp_path):
-    if kind == "plain" and flavour.__name__ == "tf_keras":
-        pytest.skip("it holds nothing of Keras")
     saved, restore = WAYS[way]
     old, new = MODULES[kind](flavour), MODULES[kind](flavour)
     path = saved(writer)(old).save(str(tmp_path / "ckpt"))

@@ -29,7 +29,7 @@ def killed_and_resumed(
     assert whole[0] == whole[1]
     for number, place in enumerate(sorted(draw.sample(places, kills))):
         victim = draw.randrange(2)
-        where = [*place, victim, *(["amid"] if number % 2 else [])]
+        where = [*place, victim, *(["amid"] if number % 2 == 0 else [])]
         print(f"seed {seed}, killed at {where}")
         outcomes = run_workers(server, 2, training, str(path / "killed"), where)
         assert outcomes[victim].signal == signal.SIGKILL, outcomes[victim]
@@ -46,7 +46,7 @@ def killed_and_resumed(
     tuple(map(int, keras.__version__.split(".")[:3])) < (3, 2, 1),
     reason="Keras before 3.2.1 does not sum gradients over replicas",
 )
-@pytest.mark.parametrize("kills", [2, pytest.param(8, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", [1, pytest.param(8, marks=pytest.mark.long)])
 def test_a_loop_of_keras_3_goes_on_exactly(kills, server, tmp_path) -> None:
     killed_and_resumed(server, "loop", [[step] for step in range(1, 12)], kills, tmp_path)
 
@@ -58,19 +58,15 @@ def test_a_fit_of_tf_keras_goes_on_exactly(kills, server, tmp_path) -> None:
 
 
 def test_what_has_no_fit_says_what_to_do(server, tmp_path) -> None:
-    outcomes = run_workers(server, 2, "fit", str(tmp_path / "run"), None, "keras")
-    for outcome in outcomes:
-        assert "Keras 3 has no `fit` under MultiWorkerMirroredStrategy" in outcome.output
-        assert "run.save_if_due()" in outcome.output
-        assert "tf_keras" in outcome.output
+    outcome, _ = run_workers(server, 2, "fit", str(tmp_path / "run"), None, "keras")
+    assert "Keras 3 has no `fit` under MultiWorkerMirroredStrategy" in outcome.output
+    assert "run.save_if_due()" in outcome.output
+    assert "tf_keras" in outcome.output
 
 
 def test_a_fit_by_parameter_servers_goes_on_at_its_epoch(server, tmp_path) -> None:
-    refused, epochs, steps = run_servers(
-        server, 2, "fit_by_servers", str(tmp_path / "run"), 2
-    ).result()
+    run, stops = str(tmp_path / "run"), [2, 4]
+    refused, *ended = run_servers(server, 2, "fits_by_servers", run, stops).result()
     assert "under ParameterServerStrategy" in refused
     assert "initial_epoch=run.epoch" in refused
-    assert (epochs, steps) == ([0, 1], 8)
-    _, epochs, steps = run_servers(server, 2, "fit_by_servers", str(tmp_path / "run"), 4).result()
-    assert (epochs, steps) == ([2, 3], 16)
+    assert ended == [[[0, 1], 8], [[2, 3], 16]]

@@ -8,7 +8,6 @@ computed by NumPy from the names.
 from __future__ import annotations
 
 import itertools
-import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -61,13 +60,9 @@ def expected(name: str, got: str) -> str:
     return digest(value_of(name, shape, dtype))
 
 
-def test_a_sample_of_shapes(server, tmp_path) -> None:
-    seed = random.SystemRandom().randrange(1 << 32)
-    print(f"seed {seed}")
-    other = random.Random(seed).choice(["2 replicas", "2 workers", "2 partitions"])
-    check(server, ["one device", other], tmp_path)
-
-
-@pytest.mark.long
-def test_every_shape_is_restored_under_every_other(server, tmp_path) -> None:
-    check(server, SHAPES, tmp_path)
+# examples/distribute goes from workers and from parameter servers to one device
+@pytest.mark.parametrize(
+    "shapes", [SHAPES[:2], pytest.param(SHAPES, marks=pytest.mark.long)], ids=["two", "all"]
+)
+def test_every_shape_is_restored_under_every_other(server, tmp_path, shapes) -> None:
+    check(server, shapes, tmp_path)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from faults.libc import calm, strike
+from faults.strikes import Strike
 
 import tfckpt
 from tfckpt.live import save
@@ -28,19 +28,11 @@ class Subject:
 
     Args:
         run: the directory of its checkpoints.
-        library: ``tfckpt``, or ``tf.train`` to compare with.
         fixed: whether it writes one name again and again.
         shares: whether what is frozen is written once.
     """
 
-    def __init__(
-        self,
-        run: Path | str,
-        library: Any = tfckpt,
-        *,
-        fixed: bool = False,
-        shares: bool = False,
-    ) -> None:
+    def __init__(self, run: Path | str, *, fixed: bool = False, shares: bool = False) -> None:
         self.run, self.fixed = str(run), fixed
         self._options = {"include": "trainable"} if shares else {}
         self.frozen = tf.Variable(tf.zeros(1000), trainable=False)
@@ -48,11 +40,11 @@ class Subject:
         objects = dict(zip(("weights", "count"), self.values, strict=True))
         if shares:
             objects["frozen"] = self.frozen
-        if library is tfckpt and not fixed:
+        if not fixed:
             self.values.append(iter(tf.data.Dataset.range(100)))
             objects["data"] = self.values[-1]
-        self.checkpoint = library.Checkpoint(**objects)
-        self._library, self.manager, self._at = library, None, 0
+        self.checkpoint, self._at = tfckpt.Checkpoint(**objects), 0
+        self.manager: Any = None
 
     def restore(self) -> int:
         """The step that all values are of, 0 for none."""
@@ -60,8 +52,7 @@ class Subject:
             if Path(f"{self.run}/fixed.index").exists():
                 return self.read(f"{self.run}/fixed")
         else:
-            kind, options = self._library.CheckpointManager, self._options
-            self.manager = kind(self.checkpoint, self.run, 2, **options)
+            self.manager = tfckpt.CheckpointManager(self.checkpoint, self.run, 2, **self._options)
             self.manager.restore_or_initialize()
         return self._step()
 
@@ -116,21 +107,15 @@ def stray(run: Path) -> list[str]:
 class Training(NamedTuple):
     """A process that restores and saves, as those before it did.
 
-    Attributes:
-        before: how many saves there were.
-        library: what saves.
-        fixed: whether it writes one name again and again.
-        shares: whether what is frozen is written once.
+    ``before`` is how many saves there were; ``fixed`` and ``shares`` are as of `Subject`.
     """
 
     before: int = 0
-    library: Any = tfckpt
     fixed: bool = False
     shares: bool = False
 
     def subject(self, root: Path) -> Subject:
-        run = root / "run" / "inner"
-        return Subject(run, self.library, fixed=self.fixed, shares=self.shares)
+        return Subject(root / "run" / "inner", fixed=self.fixed, shares=self.shares)
 
     def lay(self, root: Path) -> None:
         subject = self.subject(root)
@@ -139,15 +124,15 @@ class Training(NamedTuple):
                 subject.restore()
             subject.save(step)
 
-    def act(self, root: Path, log: Path) -> tuple[list[int], str]:
+    def act(self, root: Path, log: Path, strike: Strike) -> tuple[list[int], str]:
         subject, new, wrong, counted = self.subject(root), self.before + 1, "", None
         try:
             subject.restore()
             counted = int(subject.checkpoint.save_counter)
             subject.save(new)
-            calls = calm()
+            calls = strike.calm()
         except (OSError, tfckpt.TfckptError) as error:  # the process goes on
-            calls = calm()
+            calls = strike.calm()
             if counted not in (None, int(subject.checkpoint.save_counter)):
                 wrong = f"save_counter was {counted}. "
             fresh, expected = self.subject(root), {new - 1, new - 1 + (EVER in str(error))}
@@ -181,7 +166,6 @@ SCENES = {
     "rotate": Training(2),
     "write over": Training(1, fixed=True),
     "share": Training(2, shares=True),
-    "plain rotate": Training(2, tf.train),
 }
 
 
@@ -191,11 +175,11 @@ def lay(name: str, root: str) -> None:
     SCENES[name].lay(Path(root))
 
 
-def attempt(name: str, root: str, log: str, mode: int, n: int, once: bool) -> dict[str, Any]:
+def attempt(name: str, root: str, log: str, mode: int, n: int) -> dict[str, Any]:
     """In a child: the scene under a fault; how many calls there were, and what is wrong."""
     save.files_for = lambda _: 2  # a thread of its own for a part of what is saved
-    strike(root, log, mode, n, once)
-    calls, problems = SCENES[name].act(Path(root), Path(log))
+    strike = Strike(root, log, mode, n)
+    calls, problems = SCENES[name].act(Path(root), Path(log), strike)
     return {"calls": calls, "problems": problems}
 
 

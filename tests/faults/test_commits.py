@@ -11,7 +11,6 @@ lost a checkpoint or left a file that belongs to none.
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -19,7 +18,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from absl import logging
 from faults import protocol
@@ -135,7 +133,7 @@ def beside(place: Place, seeds: range) -> Any:
             yield f"{place}/{name}/{seed}", *interleave(place, case, seed, judge)
 
 
-@pytest.mark.parametrize("orders", [40, pytest.param(1000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("orders", [20, pytest.param(1000, marks=pytest.mark.long)])
 def test_programs_beside_each_other_cost_no_checkpoint(place: Place, orders: int) -> None:
     print(f"orders by seeds up to {orders}")
     assert_sound(beside(place, range(orders)))
@@ -178,9 +176,8 @@ def written_by_others(place: Place, shards: int) -> Any:
                 yield f"{moment.case}, {name}", problems, {}
 
 
-@pytest.mark.parametrize("shards", [1, 2])
-def test_what_another_program_writes_under_the_name_survives(place: Place, shards: int) -> None:
-    assert_sound(written_by_others(place, shards))
+def test_what_another_program_writes_under_the_name_survives(place: Place) -> None:
+    assert_sound(written_by_others(place, 1 + place.renames))
 
 
 def looking_left_behind(place: Place) -> Any:
@@ -201,26 +198,3 @@ def looking_left_behind(place: Place) -> Any:
 
 def test_what_only_looks_left_behind_costs_no_checkpoint(place: Place) -> None:
     assert_sound(looking_left_behind(place))
-
-
-def test_tensorflow_reads_what_a_kill_leaves(place: Place, tmp_path: Path) -> None:
-    """By its own reader; a handful, since the enumeration compares by tfckpt's."""
-    import tensorflow as tf
-
-    drawn, read = random.Random(SEED), 0
-    for scenario in scenarios(place):
-        for number, moment in enumerate(drawn.sample(moments(place, scenario)[8:], 2)):
-            settled = Judge(place).recovered(moment.state)[-1]
-            directory = tmp_path / f"{scenario}-{number}"
-            for name, data in place.names(settled).items():
-                (directory / name).parent.mkdir(parents=True, exist_ok=True)
-                (directory / name).write_bytes(data)
-            found = [one for one in look(place, settled).found if not one[0].endswith(".npz")]
-            for name, version in found:
-                reader = tf.train.load_checkpoint(str(directory / name))
-                values = {key: reader.get_tensor(key) for key in reader.get_variable_to_shape_map()}
-                assert version_of(values) == version, moment.case
-                np.testing.assert_array_equal(values["kernel"], values_of(int(version))["kernel"])
-                read += 1
-    print(f"\n{read} checkpoints, seed {SEED}")
-    assert read >= 5

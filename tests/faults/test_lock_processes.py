@@ -7,26 +7,22 @@ left to timing; each ends after a minute.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
-import shutil
+import re
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, Any
 
 import pytest
 
-from tfckpt.errors import InUseError
+from tfckpt.errors import InUseError, SaveError
 from tfckpt.stored.commits.writer_lock import LOCK_FILE, WriterLock
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    Start = Callable[[], "Process"]
 
 PROJECT = Path(__file__).resolve().parents[2]
 TIMEOUT = 60
@@ -64,16 +60,6 @@ def acquire_in_child():
     os.waitpid(child, 0)
     return "ended"
 
-def become_nobody():
-    import pwd
-    if not os.getuid():
-        nobody = pwd.getpwnam("nobody")
-        os.chown(sys.argv[1], nobody.pw_uid, nobody.pw_gid)
-        os.setgroups([])
-        os.setgid(nobody.pw_gid)
-        os.setuid(nobody.pw_uid)
-    os.chmod(sys.argv[1], 0o555)
-
 while word := sys.stdin.readline().strip():
     print(globals()[word](), flush=True)
 """
@@ -108,25 +94,24 @@ class Process(subprocess.Popen[str]):
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    processes: list[Process] = []
+def start(tmp_path: Path) -> Iterator[Callable[[], Process]]:
+    with contextlib.ExitStack() as stack:
 
-    def begin() -> Process:
-        processes.append(Process(tmp_path))
-        return processes[-1]
+        def begin() -> Process:
+            process = Process(tmp_path)
+            stack.callback(process.end)
+            stack.callback(process.kill)
+            return process
 
-    yield begin
-    for process in processes:
-        process.kill()
-        process.end()
+        yield begin
 
 
 @pytest.fixture
-def other(start: Start) -> Process:
+def other(start) -> Process:
     return start()
 
 
-def test_of_processes_that_begin_together_one_takes_it(start: Start, tmp_path: Path) -> None:
+def test_of_processes_that_begin_together_one_takes_it(start, tmp_path) -> None:
     processes = [start() for _ in range(4)]
     for process in processes:
         process.begin("acquire")
@@ -228,17 +213,12 @@ def inherited() -> int:
     return found
 
 
-def test_a_directory_that_cannot_be_written_is_a_failed_save() -> None:
-    directory = Path(tempfile.mkdtemp())  # whoever is nobody comes to no tmp_path of root
-    process = Process(directory)
-    try:
-        process.does("become_nobody")
-        path = directory / LOCK_FILE
-        answer = process.does("acquire")
-        assert answer.startswith(f"SaveError {path}: cannot be locked for saving: Permission")
-        assert "needs write permission" in answer
-        assert list(directory.iterdir()) == []
-    finally:
-        process.end()
-        directory.chmod(0o755)
-        shutil.rmtree(directory)
+def test_a_directory_that_cannot_be_written_is_a_failed_save(tmp_path, monkeypatch) -> None:
+    def denied(path: str, *_: Any) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    monkeypatch.setattr(os, "open", denied)
+    text = f"{tmp_path / LOCK_FILE}: cannot be locked for saving: Permission denied"
+    with pytest.raises(SaveError, match=re.escape(text)) as refused:
+        WriterLock(str(tmp_path)).acquire()
+    assert "needs write permission" in str(refused.value)

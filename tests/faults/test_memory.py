@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import gc
 import importlib
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from zoo.forkserver import ForkServer
+from zoo.resident import MEASURED, peak, resident, status
 
 MIB = 1 << 20
 SIDE, COUNT = 2048, 8
@@ -22,15 +21,7 @@ LARGEST = SIDE * SIDE * 4  # 16 MiB of float32
 WHOLE = COUNT * LARGEST
 SLACK = 32 * MIB  # names, plans, the interpreter's own growth
 
-pytestmark = pytest.mark.skipif(
-    not os.access("/proc/self/clear_refs", os.W_OK), reason="no /proc/self/clear_refs to write to"
-)
-
-
-def status(field: str) -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    (line,) = (line for line in lines if line.startswith(field))
-    return int(line.split()[1]) << 10
+pytestmark = MEASURED
 
 
 def build(flavour: str) -> Any:
@@ -59,8 +50,7 @@ def restored(path: str, flavour: str, policy: Any, room: int) -> int | str:
     if room:
         most = status("VmSize:") + room
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    Path("/proc/self/clear_refs").write_text("5")
-    before = status("VmRSS:")
+    before = resident()
     try:
         if policy is None:
             tfckpt.Checkpoint(model=model).restore(path).assert_consumed()
@@ -68,12 +58,12 @@ def restored(path: str, flavour: str, policy: Any, room: int) -> int | str:
             tfckpt.restore(path, model=model, policy=policy)
     except tfckpt.RestoreError as error:
         return str(error)
-    peak = status("VmHWM:") - before
+    took = peak() - before
     stored = tf.train.load_checkpoint(path)
     shapes = stored.get_variable_to_shape_map()
     saved = [stored.get_tensor(name) for name, shape in shapes.items() if shape == [SIDE, SIDE]]
     assert {each.tobytes() for each in saved} == {each.tobytes() for each in model.get_weights()}
-    return peak
+    return took
 
 
 @pytest.fixture(scope="module")
@@ -91,19 +81,17 @@ def path(server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> str:
     return found
 
 
-CASES = [
-    ("keras", None, WHOLE),
-    ("tf_keras", {}, WHOLE),
-    ("keras", {"verify": "values"}, WHOLE),
-    ("keras", {"verify": "none"}, 4 * LARGEST),
-    ("tf_keras", {"verify": "none"}, 4 * LARGEST),
-]
-
-
-@pytest.mark.parametrize(("flavour", "policy", "most"), CASES)
+@pytest.mark.parametrize(
+    ("flavour", "policy", "most"),
+    [
+        ("keras", None, WHOLE),
+        ("tf_keras", {"verify": "values"}, WHOLE),
+        ("keras", {"verify": "none"}, 4 * LARGEST),
+    ],
+)
 def test_a_restore_holds_no_more_than(server, path, flavour, policy, most) -> None:
-    peak = server.run((__file__, "restored"), path, flavour, policy, 0).result()
-    assert peak < most + SLACK
+    took = server.run((__file__, "restored"), path, flavour, policy, 0).result()
+    assert took < most + SLACK
 
 
 def test_where_there_is_no_memory_the_error_names_the_way_out(server, path) -> None:

@@ -1,53 +1,40 @@
-"""A process is killed, or told that the disk is full or broken, at a call below Python.
+"""A process is killed, or told that the disk is full or broken, at a call of a real file system.
 
-Every call of libc's that changes a file can be struck, those of TensorFlow's C++ included; a sample
-is. `test_commits` strikes every call of all that changes a directory, at the interface of files.
+Of calls of each scene and fault, a sample is struck; `test_commits` strikes every one of them, in
+memory, at the interface of files.
 """
 
 from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 import tensorflow as tf
-from faults.libc import Harness, Mode, build
+from faults.scenes import SCENES, Subject
+from faults.strikes import Harness
 from zoo.forkserver import ForkServer
 
 import tfckpt
 
 SEED = 20250131
-TRAININGS = ("first save", "rotate", "write over", "share")
 PRELOAD = ("tensorflow", "keras", "tfckpt", "faults.scenes")
 
 
-@pytest.fixture(scope="module")
-def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
-    work = tmp_path_factory.mktemp("faults")
-    library, why = build(work)
-    if not library:
-        pytest.skip(why)
-    libraries = ":".join(filter(None, (library, os.environ.get("LD_PRELOAD", ""))))
-    with ForkServer(env={"LD_PRELOAD": libraries}, preload=PRELOAD) as server:
-        yield Harness(server, work)
-
-
-@pytest.mark.parametrize("count", [24, pytest.param(0, marks=pytest.mark.long)])
-def test_no_fault_costs_a_checkpoint_or_stays(harness: Harness, count: int) -> None:
-    cases = harness.every(TRAININGS)
-    drawn = random.Random(SEED).sample(cases, count) if count else cases
-    print(f"\nseed {SEED}: {len(drawn)} of {len(cases)} faults")
-    problems = harness.problems(drawn)
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="no /proc/self/fd")
+@pytest.mark.parametrize("each", [1, pytest.param(0, marks=pytest.mark.long)])
+def test_no_fault_costs_a_checkpoint_or_stays(tmp_path: Path, each: int) -> None:
+    with ForkServer(preload=PRELOAD) as server:
+        harness, draw = Harness(server, tmp_path), random.Random(SEED)
+        groups = harness.every(SCENES)
+        drawn = [case for group in groups for case in (draw.sample(group, each) or group)]
+        print(f"\nseed {SEED}: {len(drawn)} of {sum(map(len, groups))} faults")
+        problems = harness.problems(drawn)
     wrong = [f"{case}: {text}" for case, text in zip(drawn, problems, strict=True) if text]
     assert not wrong, f"{len(wrong)} of {len(drawn)}:\n" + "\n".join(wrong[:20])
-
-
-def test_the_oracle_sees_that_plain_tensorflow_leaves_files(harness: Harness) -> None:
-    cases = harness.every(["plain rotate"], [Mode.KILL])
-    assert any(harness.problems(random.Random(SEED).sample(cases, 6)))
 
 
 @pytest.fixture
@@ -72,8 +59,6 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
 
 def test_what_a_save_has_returned_for_is_on_disk(tmp_path: Path, waits) -> None:
     """Of every file, TensorFlow's too, and then of the names in the directory."""
-    from faults.scenes import Subject
-
     run = tmp_path / "run"
     subject = Subject(run)
     subject.restore()

@@ -30,30 +30,26 @@ KEEP = 2
 SEED = 20250131
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    with S3Server() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def forks(server: S3Server) -> Iterator[ForkServer]:
-    with ForkServer(server.environment) as forks:
-        yield forks
-
-
 class Life:
     """Processes that save into one directory, one after the other, and what they were told."""
 
     def __init__(self, server: S3Server, forks: ForkServer, log: Path, name: str) -> None:
-        self.server, self.forks, self.log = server, forks, log / name
-        self.name = name
-        self.log.touch()
+        self.server, self.forks, self.name, self.log = server, forks, name, log / name
+        self.asked = 0  # how many requests its saves were
 
     def saves(self, n: int = 0, strike: str = "") -> Outcome:
         """Three, of which the last deletes the first; the n-th request is struck."""
         order = [self.server.url, n, strike]
         return self.forks.run((__file__, "saves"), self.name, str(self.log), order, timeout=300)
+
+    def goes_on(self, name: str) -> Life:
+        """A copy, with which another life goes on."""
+        for key in self.server.objects(self.name):
+            source = {"Bucket": BUCKET, "Key": f"{self.name}/{key}"}
+            self.server.client.copy_object(Bucket=BUCKET, Key=f"{name}/{key}", CopySource=source)
+        other = Life(self.server, self.forks, self.log.parent, name)
+        other.log.write_text(self.log.read_text().replace(f"/{self.name}/", f"/{name}/"))
+        return other
 
     def judge(self) -> None:
         """A new process finds what it must, and saves; nothing is left over."""
@@ -105,24 +101,26 @@ def next_process(name: str, told: list[tuple[int, str]]) -> list[str]:
     return ["checkpoint", *(base + end for base in bases for end in ends)]
 
 
+@pytest.fixture(scope="module")
+def life(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Life]:
+    """One that has saved three times."""
+    with S3Server() as server, ForkServer(server.environment) as forks:
+        life = Life(server, forks, tmp_path_factory.mktemp("told"), "undisturbed")
+        life.saves().result()
+        life.asked = len(server.calm())
+        yield life
+
+
 @pytest.mark.parametrize("kills", [1, pytest.param(50, marks=pytest.mark.long)])
-def test_what_is_saved_there_is_restored_and_a_kill_loses_nothing(
-    server: S3Server, forks: ForkServer, tmp_path: Path, kills: int
-) -> None:
-    undisturbed = Life(server, forks, tmp_path, "undisturbed")
-    undisturbed.saves().result()
-    asked = server.calm()
-    undisturbed.judge()
-    assert len([each for each in asked if each.startswith("PUT")]) > 3 * 5
+def test_a_kill_loses_nothing_of_what_is_saved_there(life: Life, kills: int) -> None:
     draw = random.Random(SEED)
-    print(f"seed {SEED}: {kills} kills at one of {len(asked)} requests")
+    print(f"seed {SEED}: {kills} kills at one of {life.asked} requests")
     for number in range(kills):
-        life = Life(server, forks, tmp_path, f"killed-{number}")
-        life.saves().result()  # the next one begins in a directory that has been saved to
-        ended = life.saves(draw.randrange(1, len(asked)), draw.choice(KILLS))
+        killed = life.goes_on(f"killed-{number}")
+        ended = killed.saves(draw.randrange(1, life.asked), draw.choice(KILLS))
         assert ended.signal == 9, ended
-        server.calm()
-        life.judge()
+        life.server.calm()
+        killed.judge()
 
 
 # Stands for a machine without TensorFlow, which an import then does not find.
@@ -136,11 +134,8 @@ for arguments in sys.argv[1:]:
 """
 
 
-def test_the_command_line_reads_and_prunes_there_without_tensorflow(
-    server: S3Server, forks: ForkServer, tmp_path: Path
-) -> None:
-    Life(server, forks, tmp_path, "commands").saves().result()
-    run = f"s3://{BUCKET}/commands"
+def test_the_command_line_reads_and_prunes_there_without_tensorflow(life: Life) -> None:
+    run = f"s3://{BUCKET}/{life.goes_on('commands').name}"
     commands = [
         f"list {run}",
         f"inspect {run}",
@@ -156,7 +151,7 @@ def test_the_command_line_reads_and_prunes_there_without_tensorflow(
         check=True,
         capture_output=True,
         text=True,
-        env={**os.environ, **server.environment},
+        env={**os.environ, **life.server.environment},
     )
     listed, shown, verified, differing, _, left, *_ = done.stdout.split("status ")
     assert [line.split()[0] for line in listed.splitlines()[1:]] == ["ckpt-3", "ckpt-2"]
@@ -166,7 +161,5 @@ def test_the_command_line_reads_and_prunes_there_without_tensorflow(
     assert [line.split()[0] for line in left.splitlines()[2:]] == ["ckpt-3"]
     assert "there is no bucket or container 'no-such-bucket'" in done.stderr
     assert "'tfckpt[remote]'" in done.stderr
-    assert {name.partition(".")[0] for name in server.objects("commands")} == {
-        "checkpoint",
-        "ckpt-3",
-    }
+    left = {name.partition(".")[0] for name in life.server.objects("commands")}
+    assert left == {"checkpoint", "ckpt-3"}

@@ -10,7 +10,7 @@ import contextlib
 import errno
 import itertools
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,17 +88,26 @@ class Pair:
 
 
 KINDS = [("keras", by_checkpoint), ("tf_keras", by_run), ("module", by_run)]
-OTHERS = [("keras", by_run), ("tf_keras", by_checkpoint), ("module", by_checkpoint)]
 
 
-@pytest.fixture(params=KINDS, ids=lambda kind: f"{kind[0]}, {kind[1].__name__}")
+def each_of(rows: Iterable[Any]) -> Any:
+    """Rows, each with one kind of pair in turn; with all of them where it may be long."""
+    cases = [
+        pytest.param(
+            kind,
+            row,
+            marks=[pytest.mark.long] if (n - k) % len(KINDS) else [],
+            id=f"{kind[0]}-{row}",
+        )
+        for n, row in enumerate(rows)
+        for k, kind in enumerate(KINDS)
+    ]
+    return pytest.mark.parametrize(("pair", "how"), cases, indirect=["pair"])
+
+
+@pytest.fixture(params=KINDS[:1], ids=["keras"])
 def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Pair:
     return Pair(*request.param, tmp_path)
-
-
-@pytest.fixture(params=KINDS[:2], ids=lambda kind: kind[0])
-def keras_pair(request: pytest.FixtureRequest, tmp_path: Path) -> Pair:
-    return Pair(request.param[0], by_checkpoint, tmp_path)
 
 
 @contextlib.contextmanager
@@ -106,13 +115,6 @@ def unchanged(target: Trained) -> Iterator[None]:
     before = target.state()
     yield
     assert target.state() == before
-
-
-@pytest.mark.parametrize(("kind", "restore"), KINDS + OTHERS)
-def test_without_a_fault_it_is_restored(kind, restore, tmp_path) -> None:
-    pair = Pair(kind, restore, tmp_path)
-    pair.restore()
-    assert pair.target.state() == pair.source.state()
 
 
 # The data of the checkpoint
@@ -131,7 +133,7 @@ DAMAGE: dict[str, Callable[[bytes, list[bytes]], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("how", DAMAGE)
+@each_of(DAMAGE)
 def test_damaged_data_change_nothing(pair, how) -> None:
     values = [value for _, _, value in pair.source.state()]
     pair.data.write_bytes(DAMAGE[how](pair.data.read_bytes(), values))
@@ -194,12 +196,12 @@ def default_interrupt() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("default_interrupt")
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_at_any_place_changes_nothing(pair, fault, monkeypatch) -> None:
+@each_of(FAULTS)
+def test_a_fault_at_any_place_changes_nothing(pair, how, monkeypatch) -> None:
     before = pair.target.state()
     for place in range(400):
         with monkeypatch.context() as patch:
-            struck = inject(patch, place, *FAULTS[fault])
+            struck = inject(patch, place, *FAULTS[how])
             try:
                 pair.restore()
             except (tfckpt.TfckptError, KeyboardInterrupt, ValueError):
@@ -212,9 +214,9 @@ def test_a_fault_at_any_place_changes_nothing(pair, fault, monkeypatch) -> None:
     assert pair.target.state() == pair.source.state()
 
 
-@pytest.mark.parametrize("at_a_time", [0, 100])
-def test_without_verification_a_failed_read_says_what_it_left(pair, monkeypatch, at_a_time) -> None:
-    monkeypatch.setattr(apply, "AT_A_TIME", at_a_time)
+@each_of([0, 100])
+def test_without_verification_a_failed_read_says_what_it_left(pair, monkeypatch, how) -> None:
+    monkeypatch.setattr(apply, "AT_A_TIME", how)
     target, outcomes = pair.target, []
     for place in range(200):
         before = target.state()
@@ -232,14 +234,11 @@ def test_without_verification_a_failed_read_says_what_it_left(pair, monkeypatch,
     assert (True, False) not in outcomes
 
 
-@pytest.mark.parametrize("where", [METHOD, OPERATION])
-def test_verify_values_finds_a_variable_that_holds_something_else(
-    keras_pair, monkeypatch, where
-) -> None:
-    target = keras_pair.target
+@pytest.mark.parametrize("where", [METHOD, OPERATION], ids=["method", "operation"])
+def test_verify_values_finds_a_variable_that_holds_something_else(pair, monkeypatch, where) -> None:
+    target, turn = pair.target, iter([True])
     real, wrong = getattr(*where), target.model.trainable_variables[-1]
     wrong = getattr(wrong, "_value", wrong)
-    turn = iter([True])
 
     def assign(*args: Any, **kwargs: Any) -> Any:
         which, value, *more = args or kwargs.values()
@@ -252,7 +251,7 @@ def test_verify_values_finds_a_variable_that_holds_something_else(
         unchanged(target),
         pytest.raises(tfckpt.RestoreError, match="does not hold the value that was assigned"),
     ):
-        tfckpt.restore(keras_pair.path, **target.objects, policy={"verify": "values"})
+        tfckpt.restore(pair.path, **target.objects, policy={"verify": "values"})
 
 
 def test_an_iterator_is_put_back_too(tmp_path, monkeypatch) -> None:
@@ -273,8 +272,8 @@ def test_an_iterator_is_put_back_too(tmp_path, monkeypatch) -> None:
     assert (int(next(iterator)), value.numpy()) == (4, 2.0)
 
 
-def test_what_cannot_be_put_back_is_said(keras_pair, monkeypatch) -> None:
-    target, left = keras_pair.target, iter(range(3))
+def test_what_cannot_be_put_back_is_said(pair, monkeypatch) -> None:
+    target, left = pair.target, iter(range(3))
     before, real = target.state(), tf.raw_ops.AssignVariableOp
 
     def fails(*_: Any, **arguments: Any) -> None:  # after three values the device takes nothing
@@ -285,13 +284,13 @@ def test_what_cannot_be_put_back_is_said(keras_pair, monkeypatch) -> None:
 
     monkeypatch.setattr(*OPERATION, fails)
     with pytest.raises(tfckpt.RestoreError, match=r"not all could be put back: .* no") as raised:
-        keras_pair.restore()
+        pair.restore()
     assert "restore again, from this or another checkpoint" in str(raised.value)
     assert target.state() != before
 
 
 @pytest.mark.usefixtures("default_interrupt")
-def test_a_second_interrupt_does_not_end_the_way_back(keras_pair, monkeypatch) -> None:
+def test_a_second_interrupt_does_not_end_the_way_back(pair, monkeypatch) -> None:
     real, count, roll_back = VARIABLE.assign, itertools.count(), apply.Undo.roll_back
 
     def assign(*arguments: Any) -> Any:
@@ -303,11 +302,11 @@ def test_a_second_interrupt_does_not_end_the_way_back(keras_pair, monkeypatch) -
         monkeypatch.setattr(*METHOD, assign)
         roll_back(undo)
 
-    with unchanged(keras_pair.target), monkeypatch.context() as patch:
+    with unchanged(pair.target), monkeypatch.context() as patch:
         inject(patch, 8, "signal", [OPERATION])
         patch.setattr(apply.Undo, "roll_back", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            keras_pair.restore()
+            pair.restore()
     assert next(count) > 3
 
 

@@ -14,18 +14,16 @@ import ml_dtypes
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
 from zoo.bundles import write_bundle
 from zoo.struck import full_disk, struck
-from zoo.tensors import DTYPES, KEYS, SHAPES, assert_same, random_array, save, values
+from zoo.tensors import KEYS, assert_same, random_array, save, values
 
-import tfckpt
 from tfckpt.core.dtypes import DTYPES as NAMES_OF_DTYPES
 from tfckpt.core.dtypes import dtype_name
 from tfckpt.errors import CheckpointNotFoundError, DamagedCheckpointError
-from tfckpt.live import save as of_saves
 from tfckpt.stored.bundles.bundle import Bundle, index_path
 from tfckpt.stored.bundles.keys import OBJECT_GRAPH, object_graph
 from tfckpt.stored.bundles.write import (
@@ -179,31 +177,6 @@ def test_sliced_values_are_put_together(directory, partition, dtype, key) -> Non
         assert_same(tf, bundle.read(key), written)
 
 
-NAMES = st.text(
-    st.characters(exclude_categories=["Cs"], exclude_characters="\0/"), min_size=1, max_size=8
-)
-ARRAYS = st.builds(random_array, st.integers(0, 2**32), st.sampled_from(DTYPES), SHAPES)
-
-
-@settings(max_examples=15)
-@example(content={"²": np.float32(3)}, shards=1)  # a digit to Python, and no number
-@given(content=st.dictionaries(NAMES, ARRAYS, min_size=1, max_size=6), shards=st.integers(1, 4))
-def test_what_one_checkpoint_class_saves_the_other_restores(directory, content, shards) -> None:
-    classes = [tfckpt.Checkpoint, tf.train.Checkpoint]
-    for saves, restores in (classes, classes[::-1]):
-        prefix = str(directory / f"by-{saves.__module__.partition('.')[0]}")
-        anew(prefix)
-        old = {name: tf.Variable(value) for name, value in content.items()}
-        new = {name: tf.Variable(np.zeros_like(value)) for name, value in content.items()}
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(of_saves, "files_for", lambda _: shards)
-            path = saves(values=old).write(prefix)
-        restores(values=new).read(path).assert_existing_objects_matched()
-        for name, value in content.items():
-            assert np.asarray(new[name]).tobytes() == value.tobytes(), name
-    assert len(list(directory.glob("by-tfckpt.data-*"))) == shards
-
-
 MERGED = [[[0, 1, 2], [3, 4, 5]], 5, [b"x", b"yz"]]
 
 
@@ -248,26 +221,15 @@ def test_two_shards_are_one_checkpoint_that_outlives_its_files(prefix) -> None:
                 bundle.verify([key])
 
 
-def test_prefixes_are_taken_literally(prefix, tmp_path, monkeypatch) -> None:
-    (tmp_path / "checkpoint").write_text('model_checkpoint_path: "x"\n')
-    for name in ("", "checkpoint", "run[1]", "a b*?", "ckpt.v2-3.5", "ü"):
+def test_any_name_and_links_as_model_caches_make_them_are_read(prefix, tmp_path) -> None:
+    for name in ("", "run[1]", "a b*?", "ckpt.v2-3.5", "ü"):
         for file in Path(prefix).parent.glob("ckpt-1.*"):
-            shutil.copy(file, tmp_path / file.name.replace("ckpt-1", name))
+            (tmp_path / file.name.replace("ckpt-1", name)).symlink_to(file)
         assert merged(f"{tmp_path}/{name}") == MERGED
-    monkeypatch.chdir(Path(prefix).parent)
-    assert merged("ckpt-1") == MERGED
-    for wrong in ("ckpt-2", ""):
-        with pytest.raises(CheckpointNotFoundError, match="'ckpt-1'") as caught:
-            Bundle.open(wrong)
-        assert caught.value.path == wrong
-        assert isinstance(caught.value, FileNotFoundError)
-
-
-def test_a_checkpoint_made_of_links_is_read_as_model_caches_are(prefix, tmp_path) -> None:
-    for number, file in enumerate(sorted(Path(prefix).parent.iterdir())):
-        file.rename(tmp_path / str(number))
-        file.symlink_to(tmp_path / str(number))
-    assert merged(prefix) == MERGED
+    with pytest.raises(CheckpointNotFoundError, match="'ckpt-1'") as caught:
+        Bundle.open(wrong := f"{Path(prefix).parent}/ckpt-2")
+    assert caught.value.path == wrong
+    assert isinstance(caught.value, FileNotFoundError)
 
 
 # Written by several threads
@@ -346,18 +308,13 @@ def test_any_bits_at_all(dtype, data) -> None:
     kind = KINDS[dtype]
     raw = np.frombuffer(data[: len(data) // kind.itemsize * kind.itemsize], np.uint8)
     found = raw.view(kind)
-    wide = found if kind.kind in "fc" else found.astype(np.float64)
-    assert all_finite(raw, dtype) == bool(np.isfinite(wide).all())
+    with np.errstate(all="ignore"):  # of a NaN that signals
+        wide = found if kind.kind in "fc" else found.astype(np.float64)
+        finite = bool(np.isfinite(wide).all())
+    assert all_finite(raw, dtype) == finite
 
 
-def test_every_number_of_a_small_type_and_other_types() -> None:
-    for dtype, kind in KINDS.items():
-        if kind.itemsize <= 2:
-            raw = np.arange(1 << 8 * kind.itemsize, dtype=f"u{kind.itemsize}")
-            told = [all_finite(raw[at : at + 1].view(np.uint8), dtype) for at in range(len(raw))]
-            with np.errstate(all="ignore"):
-                wide = raw.view(kind).astype(np.float64)
-            assert told == np.isfinite(wide).tolist(), dtype
+def test_other_types_have_no_infinity_and_all_types_are_tensorflows() -> None:
     assert all_finite(np.full(8, 255, np.uint8), "int32")
     assert {name: tf.dtypes.as_dtype(name).name for name in NAMES_OF_DTYPES} == NAMES_OF_DTYPES
 

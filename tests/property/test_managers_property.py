@@ -380,7 +380,7 @@ def on_disk(directory: str) -> set[str]:
 
 
 @given(SAVES, st.integers(1, 3), st.none() | st.sampled_from([0.25, 1, 2.5]))
-@settings(max_examples=20)
+@settings(max_examples=8)
 def test_what_is_kept_is_what_tensorflow_keeps(saves, max_to_keep, hours) -> None:
     value = tf.Variable(0)
     ours_by, theirs_by = tfckpt.Checkpoint(value=value), tf.train.Checkpoint(value=value)

@@ -84,9 +84,10 @@ def test_twenty_thousand_other_pairs() -> None:
         assert len(each.refused) <= 8
 
 
-def test_simulated_models_are_those_of_keras(tmp_path) -> None:
+@pytest.mark.parametrize("count", [16, pytest.param(200, marks=pytest.mark.long)])
+def test_simulated_models_are_those_of_keras(tmp_path, count) -> None:
     flavours = keras, pytest.importorskip("tf_keras")
-    for at in range(2000, 2026):
+    for at in range(2000, 2000 + count):
         flavour, pair = flavours[at % 2], case(at)
         start_anew(flavour)
         try:

@@ -83,6 +83,8 @@ FAILURES = [
     ({"how": "pad", "value": "orthogonal"}, [2.0, 3.0], r"'orthogonal' failed for the shape \(3\)"),
     ({"how": "cast", "casting": "same_kind"}, [1e6] * 3, "net/b: float16 cannot hold 1000000"),
     ({"how": "slice"}, [1e6, 0.0, 0.0, 0.0], "net/b: float16 cannot hold 1000000"),
+    ({"how": "cast", "casting": "any"}, [0.0, 2.0**31, 0.0], "int32 cannot hold 2147483648"),
+    ({"how": "cast", "casting": "any"}, [0.0, -1.0, 0.0], "uint8 cannot hold -1"),
 ]
 
 
@@ -91,7 +93,8 @@ FAILURES = [
 def test_what_fails_changes_nothing(rule, stored, text, verify, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(apply, "AT_A_TIME", 0)
     path = Two([1.0], stored).write(tmp_path)
-    net = Two([0.0], np.zeros(3, "float16" if "float16" in text else "float32"))
+    needed = [dtype for dtype in ("float16", "int32", "uint8") if f"{dtype} cannot" in text]
+    net = Two([0.0], np.zeros(3, needed[0] if needed else "float32"))
     if callable(rule):
         monkeypatch.setitem(FUNCTIONS, "test: ours", rule)
         rule = OURS
@@ -129,6 +132,63 @@ def test_damage_of_any_joined_part_changes_nothing(tmp_path: Path) -> None:
     with pytest.raises(tfckpt.DamagedCheckpointError):
         tfckpt.restore(config(path, adapt=[rule]), net=net)
     assert [net.a.numpy().tolist(), net.both.numpy().tolist()] == [[0.0], [0.0, 0.0]]
+
+
+def test_what_is_here_already_fills_the_rest(tmp_path: Path) -> None:
+    path = Two([1.0], [2.0, 3.0]).write(tmp_path)
+    net = Two([0.0], [7.0, 8.0, 9.0])
+    rule = {"how": "pad", "model": "net/b", "value": "initialize", "before": [1]}
+    tfckpt.restore(config(path, adapt=[rule], verify="values"), net=net)
+    assert net.state() == [[1.0], [7.0, 2.0, 3.0]]
+
+
+# Values
+
+
+def resized(image: Any, method: str, *sizes: int) -> Any:
+    return tf.image.resize(image[None], sizes, method).numpy()[0]
+
+
+def padded(value: Any, before: int, fill: float) -> Any:
+    return np.pad(value, [(0, 1), (before, 1)], constant_values=fill)
+
+
+def spread(value: Any) -> Any:
+    return np.repeat(value[:, None] / np.float32(5), 5, axis=1)
+
+
+def of_words(table: Any) -> Any:
+    """`- a b c ~` becomes `- c x a ~`, where x is new."""
+    return np.stack([*table.T[[0, 3]], table.T[1:4].mean(0), *table.T[[1, 4]]], axis=1)
+
+
+WORDS_OF_TABLE = {"old": "a b c", "new": "c x a", "before": 1, "oov": 1, "axis": -1}
+VALUES: list[tuple[dict[str, Any], tuple[int, ...], Any]] = [
+    ({"how": "transpose", "axes": [1, 2, 0]}, (2, 3, 4), lambda v: v.transpose(1, 2, 0)),
+    ({"how": "reshape", "shape": [-1, 6]}, (2, 3, 4), lambda v: v.reshape(4, 6)),
+    ({"how": "slice", "start": [1, 0, 2]}, (2, 3, 4), lambda v: v[1:, :2, 2:]),
+    ({"how": "pad", "value": 7, "before": [0, 2]}, (2, 3), lambda v: padded(v, 2, 7)),
+    ({"how": "pad", "value": "ones"}, (2, 3), lambda v: padded(v, 0, 1)),
+    ({"how": "tile", "times": [2, 1, 3]}, (2, 3, 4), lambda v: np.tile(v, (2, 1, 3))),
+    ({"how": "tile", "axis": 1, "scale": "mean"}, (2, 3), spread),
+    ({"how": "resize", "method": "nearest"}, (2, 3, 4), lambda v: resized(v, "nearest", 5, 2)),
+    ({"how": "resize", "axes": [0]}, (4, 2), lambda v: resized(v[:, None], "bilinear", 6, 1)[:, 0]),
+    ({"how": "vocabulary", **WORDS_OF_TABLE, "missing": "mean"}, (2, 5), of_words),
+    ({"how": "cast", "casting": "any"}, (2, 3), lambda v: v.astype("uint8")),
+]
+
+
+@pytest.mark.parametrize(("rule", "shape", "expect"), VALUES, ids=range(len(VALUES)))
+def test_values_are_those_of_numpy_and_tensorflow(rule, shape, expect, tmp_path) -> None:
+    value = np.random.default_rng(1).uniform(0, 100, shape).astype("float32")
+    expected, files = expect(value), {}
+    for key in {"old", "new"} & {*rule}:
+        files[key] = tmp_path / key
+        files[key].write_text(rule[key].replace(" ", "\n"))
+    net = Two([0.0], np.zeros_like(expected))
+    path = Two([1.0], value).write(tmp_path)
+    tfckpt.restore(config(path, adapt=[{"model": "net/b", **rule, **files}]), net=net)
+    np.testing.assert_allclose(net.b, expected, rtol=1e-6)
 
 
 # Files of words

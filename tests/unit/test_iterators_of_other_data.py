@@ -95,16 +95,22 @@ ANOTHER = [
     (SLICES(np.arange(10)), SLICES(np.arange(10) * 7)),
     (RANGE(10), RANGE(50, 60)),
     (RANGE(10).shuffle(3), RANGE(10).shuffle(4)),
+    (RANGE(10).cache().map(add_one), RANGE(10).cache().map(times_ten)),
+    (RANGE(10).map(add_one).map(times_ten), RANGE(10).map(times_ten).map(add_one)),
 ]
 SAME = [
     lambda: RANGE(10),
     lambda: RANGE(10).map(add_one).shuffle(3, seed=4).batch(2).prefetch(1),
     lambda: SLICES({"a": np.arange(10), "b": np.ones((10, 3))}).repeat(),
     lambda: RANGE(10).cache().shuffle(10, seed=1).batch(1),
-    lambda: RANGE(10).cache().map(add_one),  # its fingerprint is new each time
+    lambda: RANGE(10).cache().map(add_one),  # TensorFlow's fingerprint is new each time
     lambda: (
         RANGE(10).map(tf.range).bucket_by_sequence_length(tf.size, [3, 6], [2, 2, 2])  # so is that
     ),
+    # of two functions, and more, it is one of several
+    lambda: RANGE(10).map(add_one).map(times_ten),
+    lambda: tf.data.Dataset.zip(RANGE(10).map(add_one), RANGE(10).map(times_ten)),
+    lambda: RANGE(10).map(lambda x: tf.cond(x > 1, lambda: x + 1, lambda: x - 1)),
 ]
 
 

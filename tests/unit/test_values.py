@@ -42,6 +42,7 @@ def test_small_dtypes_widen_safely_and_nothing_narrows_to_them(small) -> None:
     every = np.arange(256, dtype=np.uint8).view(kind) if kind.name != "int4" else np.arange(-8, 8)
     every = every.astype(kind)[np.isfinite(every.astype(np.float64))]
     assert can_cast(small, "float32", "safe")
+    assert can_cast("uint8", "bfloat16", "safe")
     np.testing.assert_array_equal(cast(every, wide).astype(kind), every)
     assert not can_cast("float32", small, "safe")
     assert not can_cast("int8", small, "safe")

@@ -21,8 +21,8 @@ class Saved:
     values: dict[str, Any]
 
     def of(self, scope: str) -> list[Any]:
-        """The values of a scope without slots, or of the names of a pattern."""
-        wanted = re.compile(rf"(?:{scope})(/\w+(/part_0)?)?")
+        """The values of a scope, without slots."""
+        wanted = re.compile(rf"{scope}(/\w+)?")
         return [value for name, value in self.values.items() if wanted.fullmatch(name)]
 
 

@@ -1,22 +1,21 @@
-"""Small trainings with a state in a random place of what a ``fit`` holds, stopped twice.
+"""Small trainings with a state in a random place of what a ``fit`` holds, stopped.
 
-``python -m zoo.placed 300 SEED`` in ``tests`` prints how many end as one that nobody stopped, and
-those that do not and were not told. What changes is a :class:`Kind` of value, in up to three
-containers, at a ``ROOTS``; a callback changes it and moves a weight by it, or a loss reads it.
+What changes is a :class:`Kind` of value, in up to three containers, at a ``ROOTS``; a callback
+changes it and moves a weight by it, or a loss reads it.
 """
 
 from __future__ import annotations
 
 import collections
+import dataclasses
+import datetime
 import enum
 import functools
 import importlib
 import itertools
 import random
-import sys
-import tempfile
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,6 +27,7 @@ from zoo.start import ARRAYS, BATCH, Start
 from zoo.stopped import SAID, squared
 
 PLACE: Any = None  # of a root
+SETTINGS = types.ModuleType("settings")  # as one of the program's
 
 
 class Kind(NamedTuple):
@@ -47,12 +47,61 @@ class Item:
         self.count = count
 
 
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    count: int = 0
+
+
+class Named(NamedTuple):
+    count: int = 0
+
+
+class Keeps:
+    """A property that has the value itself."""
+
+    value = 0
+
+    def __get__(self, owner: Any, kind: Any = None) -> int:
+        return self.value
+
+    def __set__(self, owner: Any, value: int) -> None:
+        self.value = value
+
+
+class Described(Item):
+    count = Keeps()  # type: ignore[assignment]
+
+
+class Setting:
+    """What is an attribute of a module."""
+
+    @property
+    def it(self) -> Any:
+        return SETTINGS.it
+
+    @it.setter
+    def it(self, new: Any) -> None:
+        SETTINGS.it = new  # type: ignore[attr-defined]
+
+
 class Slotted:
     __slots__ = ("it",)
 
 
 class Holding:
     pass
+
+
+def count(value: Any) -> None:
+    value.count += 1
+
+
+def counts(value: Any) -> int:
+    return int(value.count)
+
+
+def forgets(value: Any) -> None:
+    value.seen += 1 + vars(value).pop("more", 0)
 
 
 def inside(change: Callable[[Any], object]) -> Callable[[Any], Any]:
@@ -71,7 +120,7 @@ def counted(value: Any) -> int:
     return 0 if value is None else value.__reduce__()[1][0]
 
 
-def drawn(value: Any) -> float:
+def draws(value: Any) -> float:
     """What it would draw next."""
     copied = type(value)(np.random.PCG64()) if isinstance(value, np.random.Generator) else None
     if copied is not None:
@@ -96,8 +145,21 @@ KINDS: dict[str, Kind] = {
     "numpy scalar": Kind(lambda: np.float32(0), lambda v: np.float32(v + 0.5), float),
     "enum": Kind(lambda: Color.RED, lambda v: Color(v.value % 3 + 1), lambda v: v.value),
     "none": Kind(lambda: None, lambda v: 0 if v is None else v + 1, lambda v: v or 0),
-    "object anew": Kind(Item, lambda v: Item(v.count + 1), lambda v: v.count),
-    "object": Kind(Item, inside(lambda v: setattr(v, "count", v.count + 1)), lambda v: v.count),
+    "datetime": Kind(
+        lambda: datetime.datetime(2020, 1, 1),
+        lambda v: v + datetime.timedelta(days=1),
+        lambda v: v.day,
+    ),
+    "tensor": Kind(lambda: tf.constant(0.0), lambda v: v * 2 + 1, lambda v: float(v) % 7),
+    "named tuple": Kind(Named, lambda v: Named(v.count + 1), counts),
+    "frozen dataclass": Kind(Frozen, lambda v: Frozen(v.count + 1), counts),
+    "object anew": Kind(Item, lambda v: Item(v.count + 1), counts),
+    "object": Kind(Item, inside(count), counts),
+    "value of a property": Kind(Described, inside(count), counts),
+    "class": Kind(lambda: type("Settings", (), {"count": 0}), inside(count), counts),
+    "attribute removed": Kind(
+        lambda: types.SimpleNamespace(more=3, seen=0), inside(forgets), lambda v: v.seen
+    ),
     "list": Kind(list, inside(lambda v: v.append(len(v))), len),
     "dict": Kind(dict, inside(lambda v: v.update({len(v): 1})), len),
     "set": Kind(set, inside(lambda v: v.add(len(v))), len),
@@ -106,21 +168,40 @@ KINDS: dict[str, Kind] = {
     "defaultdict": Kind(
         lambda: collections.defaultdict(int), inside(lambda v: v.update(a=v["a"] + 1)), len
     ),
+    "UserDict": Kind(
+        lambda: collections.UserDict(a=0),
+        inside(lambda v: v.update(a=v["a"] + 1)),
+        lambda v: v["a"],
+    ),
     "array": Kind(lambda: np.zeros(3), inside(lambda v: v.__iadd__(1)), lambda v: v.sum()),
     "large array": Kind(lambda: np.zeros(99), inside(lambda v: v.__iadd__(1)), lambda v: v.mean()),
-    "numpy generator": Kind(lambda: np.random.default_rng(3), inside(lambda v: v.random()), drawn),
-    "random state": Kind(lambda: np.random.RandomState(3), inside(lambda v: v.rand()), drawn),
-    "python generator": Kind(lambda: random.Random(3), inside(lambda v: v.random()), drawn),
+    "array of objects": Kind(
+        lambda: np.array([Item(), None]), inside(lambda v: count(v[0])), lambda v: v[0].count
+    ),
+    "numpy generator": Kind(lambda: np.random.default_rng(3), inside(lambda v: v.random()), draws),
+    "numpy seeds": Kind(
+        lambda: np.random.default_rng(3),
+        inside(lambda v: v.spawn(1)),
+        lambda v: v.bit_generator.seed_seq.n_children_spawned,
+    ),
+    "numpy bits": Kind(
+        lambda: np.random.PCG64(3),
+        inside(lambda v: v.random_raw()),
+        lambda v: v.state["state"]["state"] % 997,
+    ),
+    "random state": Kind(lambda: np.random.RandomState(3), inside(lambda v: v.rand()), draws),
+    "python generator": Kind(lambda: random.Random(3), inside(lambda v: v.random()), draws),
     "variable": Kind(lambda: tf.Variable(0.0), inside(lambda v: v.assign_add(1.0)), float),
     "tf generator": Kind(
         lambda: tf.random.Generator.from_seed(3),
         inside(lambda v: v.normal([])),
         lambda v: float(v.state[0] % 1000),
     ),
-    # what cannot be saved
+    "list of objects": Kind(list, inside(lambda v: v.append(Item(len(v)))), len),
     "a generator": Kind(generated, inside(next), lambda v: counted(v.gi_yieldfrom)),
     "itertools": Kind(itertools.count, inside(next), counted),
 }
+UNSAVED = [*KINDS][-3:]
 BY_VALUE = [*itertools.takewhile(lambda name: name != "object", KINDS)]  # another one each time
 
 
@@ -142,7 +223,7 @@ HOLDERS: dict[str, tuple[Callable[[Any], Any], Any]] = {
 }
 ROOTS = (
     *("callback", "other callback", "closure", "nonlocal", "global", "class", "partial", "method"),
-    *("default", "function"),
+    *("default", "function", "module"),
     *("model", "layer", "loss", "regularizer", "optimizer", "metric", "initializer"),
 )
 EVENTS = ("on_train_batch_begin", "on_train_batch_end", "on_epoch_begin", "on_epoch_end")
@@ -167,8 +248,9 @@ class Place(NamedTuple):
     in_loss: bool
 
 
-def drawn_place(draw: random.Random) -> Place:
-    root, kind = draw.choice(ROOTS), draw.choice([*KINDS])
+def drawn(number: int, draw: random.Random) -> Place:
+    """Of each kind of value one, and of each root, in turn; all else is drawn."""
+    kind, root = [*KINDS][number % len(KINDS)], ROOTS[number % len(ROOTS)]
     holders = tuple(draw.choices([*HOLDERS], k=draw.randrange(4)))
     if kind in BY_VALUE and (holders[-1:] == ("tuple",) or (not holders and root == "method")):
         holders = (*holders, "dict")  # where another value can be assigned
@@ -282,6 +364,9 @@ def _found(root: str, value: Any, roots: dict[str, Any]) -> Callable[[], Any]:
     if root == "global":
         globals()["PLACE"] = held
         return lambda: PLACE
+    if root == "module":
+        SETTINGS.it = value  # type: ignore[attr-defined]
+        return Setting
     if root == "partial":
         return functools.partial(lambda one: one, held)
     if root == "default":
@@ -315,7 +400,9 @@ def _found(root: str, value: Any, roots: dict[str, Any]) -> Callable[[], Any]:
 # Stopped
 
 
-def stopped_twice(flavor: str, place: Place, draw: random.Random, folder: Path) -> tuple[str, str]:
+def stopped(
+    flavor: str, place: Place, draw: random.Random, folder: Path, times: int = 2
+) -> tuple[str, str]:
     """``equal``, ``said``, ``SILENT`` or ``DIES``, and what was said at any start."""
     keras = importlib.import_module(flavor)
     all_of = [
@@ -323,7 +410,7 @@ def stopped_twice(flavor: str, place: Place, draw: random.Random, folder: Path) 
         for number, epochs in enumerate(FITS[place.fits])
         for epoch, batch in itertools.product(range(epochs), range(3))
     ]
-    ends = [*sorted(draw.sample(all_of[1:], 2)), None]
+    ends = [*sorted(draw.sample(all_of[1:], times)), None]
     whole = Start(keras, folder, None, saves=False).run(program(place))
     found = [Start(keras, folder, end, saves=True).run(program(place)) for end in ends]
     errors = [each["error"] for each in (whole, *found) if each["error"]]
@@ -333,29 +420,3 @@ def stopped_twice(flavor: str, place: Place, draw: random.Random, folder: Path) 
     if whole["result"] == found[-1]["result"]:
         return "equal", said
     return "said" if any(each in said for each in SAID) else "SILENT", said
-
-
-def search(numbers: Sequence[int], seed: int) -> tuple[collections.Counter[str], list[str]]:
-    """The shares of so many trainings, and those that are wrong."""
-    shares: collections.Counter[str] = collections.Counter()
-    wrong = []
-    for number in numbers:
-        draw = random.Random(f"{seed} {number}")  # a string is no number in any Python
-        flavor, place = ("keras", "tf_keras")[number % 2], drawn_place(draw)
-        with tempfile.TemporaryDirectory() as folder:
-            verdict, said = stopped_twice(flavor, place, draw, Path(folder))
-        shares[verdict] += 1
-        if verdict in ("SILENT", "DIES"):
-            wrong.append(f"{seed} {number}: {flavor} {verdict} {place}\n{said}")
-    return shares, wrong
-
-
-def main(number: str, seed: str = "", first: str = "0") -> int:
-    begun = int(seed or random.SystemRandom().randrange(1 << 32))
-    shares, wrong = search(range(int(first), int(first) + int(number)), begun)
-    print(*wrong, f"seed {begun}: {number} trainings, {dict(shares)}", sep="\n")
-    return int(bool(wrong))
-
-
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))

@@ -204,32 +204,6 @@ def unbuilt(run: Start) -> None:
     run.fit(run.compiled(norm, built=False, optimizer="adam", metrics=["mae"]), **ARRAYS)
 
 
-def unbuilt_subclass(run: Start) -> None:
-    """Its input and output are mappings, a weight begins with a drawn value, a layer draws."""
-    layers = run.keras.layers
-
-    class Noisy(layers.Layer):
-        def build(self, shape: Any) -> None:
-            self.bias = self.add_weight(name="bias", shape=(4,), initializer="random_normal")
-
-        def call(self, inputs: Any) -> Any:
-            return inputs + self.bias
-
-    class Net(run.keras.Model):
-        def __init__(self) -> None:
-            super().__init__()
-            self.both, self.noisy = layers.Dense(4), Noisy()
-            self.drop, self.out = layers.Dropout(0.3, seed=5), layers.Dense(1)
-
-        def call(self, inputs: Any, training: bool = False) -> Any:
-            both = self.noisy(self.both(inputs["a"]) + self.both(inputs["b"]))
-            return {"out": self.out(self.drop(both, training=training)), "more": both}
-
-    model = Net()
-    model.compile("adam", {"out": "mse", "more": "mae"}, jit_compile=False)
-    run.fit(model, x={"a": X, "b": 2 * X}, y={"out": Y, "more": X}, batch_size=BATCH)
-
-
 def gan(run: Start) -> None:
     """As in Keras's own example: no ``call``, and ``compile`` takes two optimizers."""
     keras = run.keras

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from typing import Any
 
@@ -126,32 +125,6 @@ def numpys_draws(objects: dict[str, Any]) -> Any:
     return batch
 
 
-def generators_draws(objects: dict[str, Any]) -> Any:
-    """A generator of one's own, of TensorFlow's: NumPy's cannot be passed to a checkpoint."""
-    objects["draw"] = draw = tf.random.Generator.from_seed(3)
-
-    def batch() -> Any:
-        chosen = draw.uniform([BATCH], maxval=SAMPLES, dtype=tf.int64).numpy()
-        return X[chosen], Y[chosen]
-
-    return batch
-
-
-def replayed(objects: dict[str, Any]) -> Any:
-    """What an agent has seen, of which it draws: an array and its size, as variables."""
-    buffer, size = tf.Variable(tf.zeros([5], tf.int64)), tf.Variable(0, dtype=tf.int64)
-    objects |= {"buffer": buffer, "size": size}
-
-    def batch() -> Any:
-        buffer.scatter_nd_update([[size % 5]], [size % SAMPLES])
-        size.assign_add(1)
-        seen = buffer.numpy()[: int(size)]
-        chosen = [seen[random.randrange(len(seen))] for _ in range(BATCH)]
-        return X[chosen], Y[chosen]
-
-    return batch
-
-
 # Several `fit`, and what stands between them
 
 
@@ -232,38 +205,6 @@ def fits_of_an_epoch(*, callbacks: str) -> Program:
 
 def set_rate(callback: Any, rate: float) -> None:
     callback.model.optimizer.learning_rate.assign(rate)
-
-
-def each_batch(name: str, step: Callable[[Any], None], **has: Callable[[], Any]) -> Program:
-    """A program with a callback that has these attributes, and does this before each batch."""
-
-    def program(run: Start) -> None:
-        def begins(self: Any, batch: int, logs: Any = None) -> None:
-            step(self)
-
-        callback = run.callback(name, on_train_batch_begin=begins)
-        for attribute, make in has.items():
-            setattr(callback, attribute, make())
-        run.fit(run.compiled(), callback, **ARRAYS)
-
-    return program
-
-
-def counts(callback: Any) -> None:
-    callback.steps = getattr(callback, "steps", 0) + 1
-    set_rate(callback, 0.01 * callback.steps)
-
-
-GENERATORS = {"draw": lambda: np.random.default_rng(3), "other": lambda: random.Random(4)}
-
-
-def draws(callback: Any) -> None:
-    set_rate(callback, callback.draw.uniform(0.01, 0.05) * callback.other.random())
-
-
-def collects(callback: Any) -> None:
-    callback.seen.add(len(callback.seen))
-    set_rate(callback, 0.01 * len(callback.seen))
 
 
 def counts_with_get_state(run: Start) -> None:

@@ -68,7 +68,7 @@ class Row:
         flavors: both only where the two differ in it.
         places: of this program, where they are not those of ``KILLS``.
         plain: whether plain Keras says what is expected; if not, an uninterrupted run of tfckpt.
-        all: whether all kills are tried in Keras 3 by default; if not, one of them.
+        all: whether all kills are tried by default; if not, one of them.
     """
 
     program: Program
@@ -104,7 +104,7 @@ def batched(make: Callable[[], Any], **more: Any) -> Program:
     return of.fed(lambda run: make().batch(4), **more)
 
 
-shuffled, callback = of.shuffled, around.each_batch
+shuffled = of.shuffled
 ROWS: dict[str, Row] = {
     # kinds of data
     "arrays": Row(of.arrays, flavors=BOTH, all=True),
@@ -117,7 +117,7 @@ ROWS: dict[str, Row] = {
         "of two shuffles",
         DRAWN,
     ),
-    "shuffle": Row(batched(shuffled), flavors=BOTH, all=True),
+    "shuffle": Row(batched(shuffled), flavors=BOTH),
     "shuffle, repeat": Row(
         batched(lambda: shuffled().repeat(), steps_per_epoch=STEPS), flavors=BOTH
     ),
@@ -126,7 +126,7 @@ ROWS: dict[str, Row] = {
     "generator in map": Row(of.fed(of.noisy)),
     "tf.random in map": Row(of.fed(of.drawn)),
     "from_generator": Row(of.fed(of.from_generator), flavors=BOTH),
-    "PyDataset": Row(of.fed(of.sequence), flavors=BOTH, all=True),
+    "PyDataset": Row(of.fed(of.sequence), flavors=BOTH),
     "Python generator": Row(of.fed(of.generator, steps_per_epoch=STEPS), flavors=BOTH),
     # a cache keeps the order of the first epoch
     "shuffle, cache": Row(batched(lambda: shuffled().cache())),
@@ -152,20 +152,14 @@ ROWS: dict[str, Row] = {
     "frozen at an epoch": Row(of.frozen_at_an_epoch, flavors=BOTH),
     # the first step makes the variables
     "not built": Row(of.unbuilt, flavors=BOTH),
-    "not built, subclass": Row(of.unbuilt_subclass, flavors=BOTH),
     "GAN": Row(of.gan, flavors=BOTH),
     "accumulates by itself": Row(of.accumulates_by_itself),
     # loops of one's own
     "loop, iterator": Row(around.loop(around.iterated), LOOP, flavors=BOTH),
     "loop, np.random": Row(around.loop(around.numpys_draws), LOOP),
-    "loop, own generator": Row(around.loop(around.generators_draws), LOOP),
-    "loop, replay buffer": Row(around.loop(around.replayed), LOOP),
     "manager, np.random": Row(around.managed, LOOP),
     # restored before a model is called
     "guide": Row(around.restored_first("MLP"), RESTORED_FIRST, flavors=BOTH, all=True),
-    "transformer": Row(around.restored_first("transformer"), RESTORED_FIRST, flavors=BOTH),
-    "NMT": Row(around.restored_first("NMT"), RESTORED_FIRST, flavors=BOTH),
-    "DCGAN": Row(around.restored_first("DCGAN, not built"), RESTORED_FIRST, flavors=BOTH),
     "SAC": Row(around.restored_first("SAC", by_run=True), RESTORED_FIRST, flavors=BOTH),
     "module": Row(  # where it was finished, nothing makes its variables
         around.restored_first("lazy module"),
@@ -174,7 +168,7 @@ ROWS: dict[str, Row] = {
         places={"next": (0, 1, 0)},
     ),
     # several `fit`, and what stands between them
-    "unfrozen": Row(around.fits(around.unfreezes), TWO, flavors=BOTH, all=True),
+    "unfrozen": Row(around.fits(around.unfreezes), TWO, flavors=BOTH),
     "frozen, same optimizer": Row(around.fits(around.freezes_with_the_same_optimizer), TWO),
     "another optimizer": Row(around.fits(around.takes_another_optimizer), TWO),
     "averages between": Row(around.fits(around.averages), TWO),
@@ -192,7 +186,7 @@ ROWS: dict[str, Row] = {
     ),
     # callbacks of Keras, and of one's own
     "EarlyStopping": Row(
-        around.called(around.stops_at_the_worst), VALIDATED, flavors=BOTH, places=DONE, all=True
+        around.called(around.stops_at_the_worst), VALIDATED, flavors=BOTH, places=DONE
     ),
     "ReduceLROnPlateau": Row(around.called(around.plateau), VALIDATED),
     "SwapEMAWeights": Row(around.called(around.swaps, ema=True), VALIDATED),
@@ -200,10 +194,7 @@ ROWS: dict[str, Row] = {
     "load best": Row(around.best_loaded(stopping=False), VALIDATED, plain=False),
     "load best, stopping": Row(around.best_loaded(stopping=True), VALIDATED, plain=False),
     "get_state": Row(around.counts_with_get_state),
-    "counter in a callback": Row(callback("Warmup", around.counts)),
     "arrays in a callback": Row(around.averages_in_arrays),
-    "rng in a callback": Row(callback("Jitter", around.draws, **around.GENERATORS)),
-    "set in a callback": Row(callback("Seen", around.collects, seen=set)),
     "trains a batch itself": Row(around.replays),
     "teacher": Row(around.teaches),
     "teacher, not passed": Row(around.teaches_unsaved),
@@ -231,12 +222,11 @@ ROWS: dict[str, Row] = {
 
 
 def by_default(flavor: str, name: str) -> tuple[str, ...]:
-    """The kills that are always tried: another one in the next row and flavor, or all of them."""
-    row = ROWS[name]
-    if row.all and flavor == FLAVOURS[0]:
-        return row.kills
-    number = list(ROWS).index(name) + FLAVOURS.index(flavor) * (len(row.kills) // 2)
-    return (row.kills[number % len(row.kills)],)
+    """The kills that are always tried, in one flavor of a row: all of them, or one, in turn."""
+    row, number = ROWS[name], [*ROWS].index(name)
+    if flavor != row.flavors[number % len(row.flavors)]:
+        return ()
+    return row.kills if row.all else (row.kills[number // 2 % len(row.kills)],)
 
 
 # In a child of the fork server

@@ -228,28 +228,32 @@ def loop(strategy: Any, index: int, directory: str, where: Any, flavour: str = "
     return [found({"model": model}), {}]
 
 
-def fit_by_servers(strategy: Any, index: int, directory: str, stop: Any) -> Any:
-    """tf_keras's ``fit`` by parameter servers; ``stop`` is the epoch before which it ends."""
+def fits_by_servers(strategy: Any, index: int, directory: str, stops: list[int]) -> list[Any]:
+    """tf_keras's ``fit`` by parameter servers; ``stops`` are the epochs before which each ends."""
     keras = importlib.import_module("tf_keras")
-    model = small(strategy, "tf_keras")
-    run = tfckpt.from_config(config(directory), model=model)
-    try:
-        run.callback()
-    except tfckpt.TfckptError as error:
-        refused = str(error)
-    run.restore()
-    first, epochs = run.epoch, []
+    told: list[Any] = []
+    for stop in stops:
+        model = small(strategy, "tf_keras")
+        run = tfckpt.from_config(config(directory), model=model)
+        if not told:
+            try:
+                run.callback()
+            except tfckpt.TfckptError as error:
+                told.append(str(error))
+        run.restore()
+        first, epochs = run.epoch, list[int]()
 
-    def ended(epoch: int, logs: Any) -> None:
-        epochs.append(epoch)
-        run.save(epoch=epoch + 1)
+        def ended(epoch: int, logs: Any, run: Any = run, epochs: list[int] = epochs) -> None:
+            epochs.append(epoch)
+            run.save(epoch=epoch + 1)
 
-    model.fit(
-        batches().repeat(),
-        initial_epoch=first,
-        epochs=stop,
-        steps_per_epoch=4,
-        verbose=0,
-        callbacks=[keras.callbacks.LambdaCallback(on_epoch_end=ended)],
-    )
-    return [refused, epochs, int(model.optimizer.iterations.numpy())]
+        model.fit(
+            batches().repeat(),
+            initial_epoch=first,
+            epochs=stop,
+            steps_per_epoch=4,
+            verbose=0,
+            callbacks=[keras.callbacks.LambdaCallback(on_epoch_end=ended)],
+        )
+        told.append([epochs, int(model.optimizer.iterations.numpy())])
+    return told

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import math
 import re
 import time
@@ -437,13 +438,32 @@ def dataset_of(iterator: Any) -> Dataset | None:
 
 
 def _fingerprint(dataset: Any) -> str:
-    pipeline = list(all_below(dataset))
-    if any(map(tf_data.is_new_each_time, pipeline)) or sum(map(_size, pipeline)) > MOST_BYTES:
+    """A digest of operations and constants: TensorFlow's own is another one in each call.
+
+    Not of names and resources, which are new in each process.
+    """
+    if sum(map(_size, all_below(dataset))) > MOST_BYTES:
         return ""
     try:
-        return str(int(dataset.fingerprint()))
-    except (AttributeError, NotImplementedError, tf.errors.OpError):  # an older TensorFlow
+        graph = tf_data.graph_of(dataset)
+    except (AttributeError, tf.errors.OpError):  # an older TensorFlow, or too large
         return ""
+    functions = {each.signature.name: each.node_def for each in graph.library.function}
+    digest = hashlib.sha256()
+    for part in _parts(graph.node, functions):
+        digest.update(part)
+    return digest.hexdigest()[:16]
+
+
+def _parts(nodes: Sequence[Any], functions: dict[str, Any]) -> Iterator[bytes]:
+    """Operations and constants of a graph, and of each function where it is called first."""
+    for node in nodes:
+        yield f"{node.op} ".encode()
+        for _, value in sorted(node.attr.items()):
+            if value.tensor.dtype not in (0, tf.resource.as_datatype_enum):
+                yield value.tensor.SerializeToString(deterministic=True)
+            for called in (value.func, *value.list.func):
+                yield from _parts(functions.pop(called.name, ()), functions)
 
 
 def _size(dataset: Any) -> int:

@@ -2,8 +2,8 @@
 
 ``python -m zoo.everyday`` in ``tests`` measures and prints it, with the shares;
 ``python -m zoo.everyday keras TF1`` the rows of one flavour with a word in their names; with
-``more`` the table of guides' programs, with ``tf1`` that of TF1's files.
-``conformance/test_everyday.py`` asserts all three. A cell says what came of a restore:
+``tf1`` the table of TF1's files. ``conformance/test_everyday.py`` asserts both.
+A cell says what came of a restore:
 
 - ``first``: right at the first try, and what was left out was said;
 - ``pasted``: refused, and the policy that the refusal shows, pasted, is right;

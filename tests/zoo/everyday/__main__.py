@@ -1,4 +1,4 @@
-"""``python -m zoo.everyday [more|tf1] [flavour] [words]``: measure and print a table, 80 wide."""
+"""``python -m zoo.everyday [tf1] [flavour] [words]``: measure and print a table, 80 wide."""
 
 from __future__ import annotations
 
@@ -12,14 +12,9 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 from zoo.everyday import judge, tf1
 from zoo.everyday.judge import FLAVOURS, shares
-from zoo.everyday.more import MORE
 from zoo.everyday.rows import ROWS
 
-TABLES = {
-    "rows": (ROWS, judge.measure),
-    "more": (MORE, judge.measure),
-    "tf1": (tf1.FILES, tf1.measure),
-}
+TABLES = {"rows": (ROWS, judge.measure), "tf1": (tf1.FILES, tf1.measure)}
 
 
 def main(*words: str) -> int:

@@ -105,6 +105,10 @@ LOOPS: Mapping[str, Row] = {
     "a run, elsewhere": Row(STACK, save=by.by_run, call=by.by_config),
     "a run, without optimizer": Row(STACK, PLAIN, by.by_run, by.by_config, OPTIMIZER),
     "weights into a run": Row(PLAIN, STACK, by.at("weights", tf), by.by_config, OPTIMIZER),
+    "a fit, now a loop": Row(STACK, of.loop("step"), H5, by.everything, "step"),
+    "generator, expect_partial": Row(
+        of.gan(), of.gan("generator", optimizers=False), TENSORFLOW, by.partially
+    ),
 }
 
 # Compiled in another way than when it was saved.
@@ -133,6 +137,7 @@ COMPILED: Mapping[str, Row] = {
     "amsgrad gone": Row(by_optimizer("amsgrad"), STACK, left="no such slot"),
     "use_ema, weights alone": Row(PLAIN, by_optimizer("averaged"), left="restored weights"),
     "TF, use_ema added": Row(STACK, by_optimizer("averaged"), TENSORFLOW, left="restored weights"),
+    "loss scale added": Row(STACK, by_optimizer("scaled")),
     "loss scale gone": Row(by_optimizer("scaled"), STACK, left="scale"),
     "unfrozen": Row(FROZEN, STACK, left="was not trained"),
     "frozen since": Row(STACK, FROZEN, left="not trained"),
@@ -182,6 +187,14 @@ EDITED: Mapping[str, Row] = {
         **ASKED,
     ),
     "encoder alone": Row(partial(of.encoder, decoder=True), of.encoder, **ASKED),
+    "Sequential, now functional": Row(STACK, of.stack(shape="functional")),
+    "functional, now subclassed": Row(
+        plain(shape="functional"), plain(shape="subclassed"), **ASKED
+    ),
+    "named since": Row(PLAIN, plain(named=True), **ASKED),
+    "named, .keras, now functional": Row(
+        of.stack(named=True), of.stack(named=True, shape="functional"), by.whole("m.keras")
+    ),
 }
 
 # Files of Keras and of TensorFlow.

@@ -19,13 +19,14 @@ import numpy as np
 import tensorflow as tf
 
 from zoo.corpus import prefix_of
-from zoo.everyday.guides import Guide, own
 from zoo.everyday.judge import FIRST, FLAVOURS, PASTED, REFUSED, Measured, Row, judged
 from zoo.everyday.programs import Make, Program, of_model
 from zoo.everyday.writers import Call, everything, restore
 from zoo.graphs import save, v1
+from zoo.models import net
 from zoo.pairs.build import start_anew
 
+Layer = Callable[..., Any]
 ADAM, ADAGRAD, MOMENTUM = ("Adam", "Adam_1"), ("t_0/Adagrad",), ("Momentum",)
 AVERAGE, RMS = ("ExponentialMovingAverage",), ("RMSProp", "RMSProp_1")
 STEP: Mapping[str, tuple[int, ...]] = {"global_step": ()}
@@ -115,19 +116,19 @@ def _written(file: File, k: Any, keys: Mapping[str, str]) -> tuple[str, Mapping[
 # Models: chains of layers by what they mean
 
 
-def dense(units: int) -> Guide:
+def dense(units: int) -> Layer:
     return lambda k, **how: k.layers.Dense(units, **how)
 
 
-def conv(filters: int, **more: Any) -> Guide:
+def conv(filters: int, **more: Any) -> Layer:
     return lambda k, **how: k.layers.Conv2D(filters, 3, **more, **how)
 
 
-def norm(**more: Any) -> Guide:
+def norm(**more: Any) -> Layer:
     return lambda k, **how: k.layers.BatchNormalization(**more, **how)
 
 
-def layer(kind: str, *sizes: Any, **more: Any) -> Guide:
+def layer(kind: str, *sizes: Any, **more: Any) -> Layer:
     return lambda k, **how: getattr(k.layers, kind)(*sizes, **more, **how)
 
 
@@ -137,7 +138,7 @@ OWN, KERAS = "own", "keras"  # names: of the file (the part's), a person's own o
 
 
 def chain(
-    shape: tuple[int, ...], /, names: str = "", optimizer: Any = None, **parts: Guide
+    shape: tuple[int, ...], /, names: str = "", optimizer: Any = None, **parts: Layer
 ) -> Make:
     def make(k: Any) -> Program:
         called = {name: {} if names == KERAS else {"name": name} for name in parts}
@@ -161,54 +162,6 @@ def several(**models: Make) -> Make:
     return make
 
 
-def block(k: Any, name: str = "", **parts: Any) -> Any:
-    """A layer with these attributes."""
-    made = type("Part", (k.layers.Layer,), {})(**({"name": name} if name else {}))
-    for attribute, part in parts.items():
-        setattr(made, attribute, part)
-    return made
-
-
-def bert(k: Any) -> Program:
-    """By classes of one's own, with the names of the file where Keras takes them."""
-
-    def built(kind: str, *sizes: int, below: int = 4) -> Any:
-        made = getattr(k.layers, kind)(*sizes)
-        made.build((None, below))
-        return made
-
-    parts = {"words": built("Embedding", 9, 4), "positions": built("Embedding", 6, 4)}
-    parts |= {"norm": built("LayerNormalization")}
-    layers = []
-    for n in (0, 1):
-        sizes = {"query": 4, "key": 4, "value": 4, "attended": 4, "inner": 8, "output": 4}
-        mine = {x: built("Dense", u, below=8 if x == "output" else 4) for x, u in sizes.items()}
-        mine |= {x: built("LayerNormalization") for x in ("attended_norm", "output_norm")}
-        parts |= {f"{x}{n}": part for x, part in mine.items()}
-        ends = {
-            x: block(k, "output", dense=mine[x], LayerNorm=mine[f"{x}_norm"])
-            for x in ("attended", "output")
-        }
-        within = block(k, "self", **{x: mine[x] for x in ("query", "key", "value")})
-        attention = block(k, "attention", self_attention=within, dense_output=ends["attended"])
-        inner = block(k, "intermediate", dense=mine["inner"])
-        layers += [
-            block(
-                k, f"layer_{n}", attention=attention, intermediate=inner, bert_output=ends["output"]
-            )
-        ]
-    held = {"word_embeddings": parts["words"], "position_embeddings": parts["positions"]}
-    embeddings = block(k, "embeddings", **held, LayerNorm=parts["norm"])
-    encoder = block(k, "encoder", layer=layers)
-    return held_by(k, {"embeddings": embeddings, "encoder": encoder}, parts)
-
-
-def held_by(k: Any, attributes: Mapping[str, Any], parts: Mapping[str, Any]) -> Program:
-    model = own(k, dict(attributes), lambda self, x: x)
-    model.built = True
-    return Program({"model": model}, parts)
-
-
 def neurocore(k: Any) -> Program:
     """Layers with normalized weights in lists, and scales, as attributes with the file's names."""
     parts, held = {}, {}
@@ -223,7 +176,9 @@ def neurocore(k: Any) -> Program:
             parts[f"{name}{at}"] = made
     for name in SCALES:
         held[name] = parts[name] = k.Variable(0.0) if k.__name__ == "keras" else tf.Variable(0.0)
-    return held_by(k, held, parts)
+    model = net(k.Model, lambda: held, lambda self, x: x)()
+    model.built = True
+    return Program({"model": model}, parts)
 
 
 NEURO = {"C_score": (80, 80, 80, 80, 1), "C_u": (160, 80, 80), "L_u": (240, 80, 80)}
@@ -231,44 +186,15 @@ NEURO |= {"V_score": (160, 80, 80, 80, 1)}
 SCALES = ("CL_scale", "C_init_scale", "LC_scale", "L_init_scale")
 
 
-def cadrl(*rnn: str, names: str = "") -> Make:
-    """The network's Dense layers, or all of it."""
+def cadrl(k: Any) -> Program:
+    """The network's Dense layers."""
+    widths = {"layer1": 256, "layer2": 256, "fullyconnected1": 256, "logits_p": 11, "logits_v": 1}
+    parts = {x: k.layers.Dense(n, name=x) for x, n in widths.items()}
+    x = y = k.Input((68,))
+    for name in ("layer1", "layer2", "fullyconnected1"):
+        y = parts[name](y)
+    return Program({"model": k.Model(x, [parts[n](y) for n in ("logits_p", "logits_v")])}, parts)
 
-    def make(k: Any) -> Program:
-        widths = {"layer1": 256, "layer2": 256, "fullyconnected1": 256, "logits_p": 11}
-        widths |= {"logits_v": 1}
-        parts = {x: k.layers.Dense(n, **{} if names else {"name": x}) for x, n in widths.items()}
-        parts |= {x: k.layers.LSTM(64, name=x) for x in rnn}
-        x = y = k.Input((None, 7) if rnn else (68,))
-        if rnn:
-            host = k.Input((4,))
-            x, y = [x, host], k.layers.concatenate([parts["rnn"](x), host])
-        for name in ("layer1", "layer2", "fullyconnected1"):
-            y = parts[name](y)
-        model = k.Model(x, [parts[name](y) for name in ("logits_p", "logits_v")])
-        return Program({"model": model}, parts)
-
-    return make
-
-
-BERT = {
-    "words": "bert/embeddings/word_embeddings",
-    "positions": "bert/embeddings/position_embeddings",
-    "norm": "bert/embeddings/LayerNorm/ gamma beta",
-}
-for _n in (0, 1):
-    _scope = f"bert/encoder/layer_{_n}"
-    BERT |= {
-        f"{word}{_n}": f"{_scope}/attention/self/{word}/ kernel bias"
-        for word in ("query", "key", "value")
-    }
-    BERT |= {
-        f"attended{_n}": f"{_scope}/attention/output/dense/ kernel bias",
-        f"attended_norm{_n}": f"{_scope}/attention/output/LayerNorm/ gamma beta",
-        f"inner{_n}": f"{_scope}/intermediate/dense/ kernel bias",
-        f"output{_n}": f"{_scope}/output/dense/ kernel bias",
-        f"output_norm{_n}": f"{_scope}/output/LayerNorm/ gamma beta",
-    }
 
 THREE = {"hidden1": dense(5), "hidden2": dense(5), "logits": dense(3)}
 CNN = {"conv1": conv(2), "norm1": norm(), "conv2": conv(3), "norm2": norm(), "pool": POOL}
@@ -359,12 +285,10 @@ OWN_FILES: Mapping[str, File] = {
     "contrib.layers": File(
         chain(ROW, KERAS, **THREE), scoped("fully_connected#", *OF_THREE, words=SLIM), ADAM, POWERS
     ),
-    "slim, VGG": File(chain(IMAGE, **VGG), VGG_HOLDS, MOMENTUM, STEP),
     "slim, VGG, Keras's names": File(chain(IMAGE, KERAS, **VGG), VGG_HOLDS),
     "slim, BatchNorm": File(chain(IMAGE, **SLIM_CNN), SLIM_HOLDS, MOMENTUM, STEP),
     "slim, BatchNorm, Keras's names": File(chain(IMAGE, KERAS, **SLIM_CNN), SLIM_HOLDS),
     "slim, MobileNet": File(chain(IMAGE, **MOBILE), MOBILE_HOLDS, (*RMS, *AVERAGE), STEP),
-    "slim, MobileNet, Keras's names": File(chain(IMAGE, KERAS, **MOBILE), MOBILE_HOLDS),
     "estimator, Adagrad": File(
         chain(ROW, KERAS, **THREE),
         scoped("dnn/hiddenlayer_@", *OF_THREE[:2]) | {"logits": "dnn/logits/ kernel bias"},
@@ -427,13 +351,6 @@ OWN_FILES: Mapping[str, File] = {
         ADAM,
         {"logits/kernel": (5, 3), "logits/bias": (3,), **POWERS},
     ),
-    "BERT": File(
-        bert,
-        BERT,
-        ("adam_m", "adam_v"),
-        STEP,
-        today=(REFUSED, "of two LayerNorms each, only parts of their names say which one it is"),
-    ),
     "an LSTM cell": File(
         chain((5, 2), **CELL),
         {"head": "head/ kernel bias"},
@@ -444,13 +361,7 @@ OWN_FILES: Mapping[str, File] = {
 CADRL_HOLDS = scoped("{}", "layer1", "layer2", "fullyconnected1", "logits_p", "logits_v")
 CADRL_HOLDS = {part: re.sub(r"(kernel|bias)", r"\1:0", text) for part, text in CADRL_HOLDS.items()}
 REAL: Mapping[str, File] = {
-    "CADRL's dense layers": File(cadrl(), CADRL_HOLDS, corpus="tf1_cadrl_iros18"),
-    "the same, Keras's names": File(
-        cadrl(names=KERAS), CADRL_HOLDS, corpus="tf1_cadrl_iros18", should=REFUSED
-    ),
-    "CADRL with its LSTM": File(
-        cadrl("rnn"), CADRL_HOLDS, corpus="tf1_cadrl_iros18", lost=ONE_KERNEL
-    ),
+    "CADRL": File(cadrl, CADRL_HOLDS, corpus="tf1_cadrl_iros18"),
     "NeuroCore": File(
         neurocore,
         {
@@ -471,13 +382,6 @@ REAL: Mapping[str, File] = {
         call=everything,
         should=REFUSED,
     ),
-    "half plus two, version 1": File(
-        scalars,
-        {"a": "a", "b": "b"},
-        corpus="v1_serving_half_plus_two",
-        call=everything,
-        should=REFUSED,
-    ),
     "MIDAS, Keras's names": File(
         chain((108,), KERAS, **MIDAS),
         {f"layer{n}": f"Variable{f'_{2 * n}' * (n > 0)} Variable_{2 * n + 1}" for n in range(4)},
@@ -485,12 +389,6 @@ REAL: Mapping[str, File] = {
     ),
     "TFX, Keras's names": File(
         chain((3,), KERAS, **DNN), DNN_HOLDS, corpus="tf1_tfx_est_2019_2shard"
-    ),
-    "TFX, names of one's own": File(
-        chain((3,), OWN, **DNN), DNN_HOLDS, corpus="tf1_tfx_est_2019_2shard"
-    ),
-    "TFX, Keras's optimizers": File(
-        chain((3,), KERAS, **DNN), DNN_HOLDS, corpus="tf1_tfx_est_keras_opt"
     ),
     "Sonnet's agent": File(
         chain((84, 84, 3), KERAS, **SONNET),

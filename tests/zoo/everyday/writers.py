@@ -151,6 +151,10 @@ def drop_in(program: Program, path: str) -> Any:
     return tfckpt.Checkpoint(**program.objects).restore(path).report
 
 
+def partially(program: Program, path: str) -> Any:
+    return tfckpt.Checkpoint(**program.objects).restore(path).expect_partial().report
+
+
 def consumed(program: Program, path: str) -> Any:
     return tfckpt.Checkpoint(**program.objects).restore(path).assert_consumed().report
 

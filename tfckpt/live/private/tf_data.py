@@ -73,10 +73,13 @@ def calls_of(dataset: Any) -> int:
     return 1 if calls is None else int(calls)
 
 
-def is_new_each_time(dataset: Any) -> bool:
-    """Whether TensorFlow may give it another fingerprint each time that it is built."""
-    other = type(dataset).__name__ in {"_SnapshotDataset", "_GroupByWindowDataset"}
-    return other or is_kept_in_memory(dataset) or bool(getattr(dataset, "_rerandomize", False))
+def graph_of(dataset: Any) -> Any:
+    """The graph that makes a dataset, without a state outside of it."""
+    ignore = tf.data.experimental.ExternalStatePolicy.IGNORE.value
+    text = tf.raw_ops.DatasetToGraphV2(
+        input_dataset=dataset._variant_tensor, external_state_policy=ignore
+    )
+    return tf.compat.v1.GraphDef.FromString(text.numpy())
 
 
 def is_kept_in_memory(dataset: Any) -> bool:
