@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import importlib
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -64,13 +63,6 @@ def restored(path: str, flavour: str, policy: Any, room: int) -> int | str:
     saved = [stored.get_tensor(name) for name, shape in shapes.items() if shape == [SIDE, SIDE]]
     assert {each.tobytes() for each in saved} == {each.tobytes() for each in model.get_weights()}
     return took
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[ForkServer]:
-    preload = ("tensorflow", "keras", "tf_keras", "tfckpt")
-    with ForkServer(preload=preload) as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

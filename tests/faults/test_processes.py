@@ -16,23 +16,20 @@ import pytest
 import tensorflow as tf
 from faults.scenes import SCENES, Subject
 from faults.strikes import Harness
-from zoo.forkserver import ForkServer
 
 import tfckpt
 
 SEED = 20250131
-PRELOAD = ("tensorflow", "keras", "tfckpt", "faults.scenes")
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="no /proc/self/fd")
 @pytest.mark.parametrize("each", [1, pytest.param(0, marks=pytest.mark.long)])
-def test_no_fault_costs_a_checkpoint_or_stays(tmp_path: Path, each: int) -> None:
-    with ForkServer(preload=PRELOAD) as server:
-        harness, draw = Harness(server, tmp_path), random.Random(SEED)
-        groups = harness.every(SCENES)
-        drawn = [case for group in groups for case in (draw.sample(group, each) or group)]
-        print(f"\nseed {SEED}: {len(drawn)} of {sum(map(len, groups))} faults")
-        problems = harness.problems(drawn)
+def test_no_fault_costs_a_checkpoint_or_stays(server, tmp_path: Path, each: int) -> None:
+    harness, draw = Harness(server, tmp_path), random.Random(SEED)
+    groups = harness.every(SCENES)
+    drawn = [case for group in groups for case in (draw.sample(group, each) or group)]
+    print(f"\nseed {SEED}: {len(drawn)} of {sum(map(len, groups))} faults")
+    problems = harness.problems(drawn)
     wrong = [f"{case}: {text}" for case, text in zip(drawn, problems, strict=True) if text]
     assert not wrong, f"{len(wrong)} of {len(drawn)}:\n" + "\n".join(wrong[:20])
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import collections
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import keras
@@ -31,13 +30,6 @@ WORDS = [  # the last may say why it is not exact
 def _no_generators_left():
     yield
     tf.random.set_seed(0)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[ForkServer]:
-    preload = ("tensorflow", "keras", "tf_keras", "tfckpt", "zoo.stopped")
-    with ForkServer(preload=preload) as server:
-        yield server
 
 
 @pytest.mark.parametrize(("flavour", "words"), WORDS)

@@ -212,13 +212,12 @@ def play(directory: str, numbers: list[int]) -> list[Any]:
     return told
 
 
-def test_scenes(tmp_path: Path) -> None:
+def test_scenes(server: ForkServer, tmp_path: Path) -> None:
     killed = [n for n, (_, expected, _) in enumerate(SCENES) if isinstance(expected, int)]
     lives = sorted({*range(len(SCENES))} - {*killed})
     children = [lives[::2], lives[1::2], *([number] for number in killed)]
-    with ForkServer() as server:
-        requests = [((__file__, "play"), str(tmp_path), numbers) for numbers in children]
-        outcomes = server.run_many(requests, timeout=120.0)
+    requests = [((__file__, "play"), str(tmp_path), numbers) for numbers in children]
+    outcomes = server.run_many(requests, timeout=120.0)
     wrong = []
     for numbers, outcome in zip(children, outcomes, strict=True):
         told = [outcome.signal] if outcome.value is None else outcome.value
