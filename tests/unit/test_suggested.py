@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import yaml
 from zoo.entries import OPTIMIZER, layer, sequence, slots, weights
 
-from tfckpt.core.inventory import Entry, Inventory, Role
+from tfckpt.core.inventory import Entry, Inventory, Ordered, Role
 from tfckpt.live.advice import PolicyCall
 from tfckpt.planning import make_plan
 from tfckpt.planning.report import render_text
@@ -106,6 +108,28 @@ SUGGESTED = {
         {"adapt": [{"model": "model/q/**", "how": "reshape"}]}),
 }  # fmt: skip
 
+ORDERED = (
+    {"s": {"depthwise": (3, 3, 8, 1), "pointwise": (1, 1, 8, 8), "bias": (8,)}, "d": DENSE},
+    {"s": {"kernel": (3, 3, 8, 8), "bias": (8,)}, "d": DENSE},
+)
+
+
+def numbered(layers):
+    """As Keras's files have it: the values of each layer in order."""
+    names = {path: [f"model/{path}/{word}" for word in words] for path, words in layers.items()}
+    orders = {f"model/{path}": tuple(map(Ordered, each)) for path, each in names.items()}
+    return dataclasses.replace(inventory(model(**layers), *layers), own_orders=orders)
+
+
+SUGGESTED["another layer, of a file that numbers its values"] = (
+    *map(numbered, ORDERED),
+    {},
+    {
+        "exclude": ["model/s/**"],
+        "exclude_checkpoint": ["model/s/depthwise", "model/s/pointwise"],
+    },
+)
+
 
 @pytest.mark.parametrize("case", SUGGESTED)
 def test_what_is_suggested_settles_it_and_nothing_is_that_may_be_wrong(case):
@@ -145,6 +169,16 @@ CHOICES = {
         MORE, inventory(model(a=SQUARE, b=SQUARE, c=SQUARE, d=HEAD), "a", "b", "c", "d"),
         dict.fromkeys(("model/a", "model/b", "model/c"), ("model/dense", "model/dense_1")),
         ['exclude: ["model/c/**"]', 'exclude: ["model/a/**"]']),
+    # counted from one, or the first one gone and a last one added
+    "the first of a row, and the last": (
+        inventory(model(b0=SQUARE, b1=SQUARE, b2=SQUARE), "b0", "b1", "b2"),
+        inventory(model(b1=SQUARE, b2=SQUARE, b3=SQUARE), "b1", "b2", "b3"),
+        {"model/b3": ("model/b0",)}, ['exclude: ["model/b3/**"]']),
+    "a layer between those that Keras has named": (
+        MORE, inventory(model(dense=SQUARE, new=SQUARE, dense_1=SQUARE, dense_2=HEAD),
+                        "dense*", "new", "dense_1*", "dense_2*"),
+        None, ["if model/dense, model/dense_1 are the checkpoint's of the same names; model/new "
+               'stays new: match: name exclude: ["model/new/**"]']),
     # an answer has all: what nobody doubts, too
     "beside what is sure": (
         model(a=SQUARE, b=SQUARE, old=CONV), model(c=SQUARE, d=SQUARE, new=CONV), None,
@@ -231,6 +265,13 @@ def test_a_vocabulary_of_another_size_needs_its_words():
     words = [model(words={"embeddings": (size, 8)}, body=DENSE) for size in (50, 60)]
     lead = found(*words)[0].lead
     assert "of model/words/embeddings, an adapt rule with how: vocabulary moves the rows" in lead
+
+
+def test_names_of_thousands_of_levels_and_searches_without_end_take_no_time():
+    deep = Entry(f"model/{'/'.join('a' * 20_000)}/k", Role.WEIGHT, "float32", (2,), 8)
+    assert found([deep, *model(x=DENSE)], model(y=DENSE))[0]
+    many, other = (model(**{f"{x}{n}": SQUARE for n in range(20_000)}) for x in ("a", "b"))
+    assert found(many, other)[1] == "no policy was searched for, among more than 60,000 values"
 
 
 def test_rules_that_a_policy_has_already_are_not_shown_as_if_they_replaced_it():

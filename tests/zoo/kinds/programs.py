@@ -56,7 +56,7 @@ def transformer(k: Any) -> Made:
         for block in self.encoders:
             memory = block(memory, training=training)
         for block in self.decoders:
-            x = block(x, memory, None, None)
+            x = block(x, memory, look=None, padding=None)
         return self.final(x)
 
     model = model_of(
