@@ -134,6 +134,15 @@ def test_normalization_computes_with_what_was_restored(flavour, how, used, tmp_p
     np.testing.assert_array_equal(other.predict(x, verbose=0), expected)
 
 
+@pytest.mark.parametrize("how", ["checkpoint", ".weights.h5"])
+def test_bins_are_those_that_were_restored(how, tmp_path):
+    """tf_keras's; Keras 3 keeps the bins of an adapted layer in its config alone."""
+    model, x = adapted(tf_keras, "Discretization", num_bins=3)
+    other, _ = adapted(tf_keras, "Discretization", num_bins=3, adapt=False)
+    tfckpt.restore(saved(model, tmp_path, how), other)
+    np.testing.assert_array_equal(np.asarray(other(x)), np.asarray(model(x)))
+
+
 def test_a_restore_that_is_taken_back_takes_back_what_was_made_from_it(flavour, tmp_path):
     model, x = adapted(flavour, "Normalization")
     more = (getattr(flavour, "Variable", None) or flavour.backend.variable)(1.0)

@@ -9,7 +9,6 @@ import tensorflow as tf
 import tf_keras
 from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
 from tensorflow.python.checkpoint import save_util
-from tensorflow.python.saved_model.registration import registration
 from zoo.models import chain, stack
 
 import tfckpt
@@ -21,7 +20,7 @@ TRACKING = tf.__internal__.tracking
 GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 EXTRA = "_tfckpt/"
 STEP = tf.Variable(7)
-LEGACY, V1 = tf_keras.optimizers.legacy, tf.compat.v1.train
+LEGACY = tf_keras.optimizers.legacy
 
 
 def fitted(k, optimizer, *layers):
@@ -140,24 +139,6 @@ def sharded():
     return {"v": tf.__internal__.distribute.ShardedVariable(parts, name="w")}
 
 
-def v1(path):
-    del path
-    optimizer = V1.AdamOptimizer(0.1)
-    model = chain(tf_keras, "a", "b")
-    optimizer.apply_gradients([(tf.ones_like(v), v) for v in model.trainable_variables])
-    return {"model": model, "optimizer": optimizer}
-
-
-def registered():
-    registration.register_checkpoint_saver(
-        name="noted",
-        predicate=lambda it: isinstance(it, Words) or getattr(it, "name", "") == "noted:0",
-        save_fn=lambda trackables, file_prefix: [],
-        restore_fn=lambda trackables, merged_prefix: None,
-    )
-    return {"a": tf.Variable(1.0, name="noted"), "b": tf.Variable(2.0), "words": Words()}
-
-
 def resnet(path):
     del path
     model, optimizer = keras.applications.ResNet50(weights=None), keras.optimizers.Adam()
@@ -196,8 +177,6 @@ CASES = {
         **subclassed(keras),
         **beside(tf_keras, LEGACY.Adam(), "_create_all_weights"),
     },
-    "v1": v1,
-    "registered": lambda _: registered(),
     "mobilenet": lambda _: {"model": keras.applications.MobileNetV3Small(weights=None)},
 }
 
@@ -238,13 +217,6 @@ def in_order(graph):
     return found
 
 
-@pytest.fixture
-def savers(monkeypatch):
-    registry = type(registration._saver_registry)("saver")
-    monkeypatch.setattr(registration, "_saver_registry", registry)
-
-
-@pytest.mark.usefixtures("savers")
 @pytest.mark.parametrize("case", [*CASES, pytest.param("resnet", marks=pytest.mark.long)])
 def test_the_graph_keys_and_values_are_tensorflow_s(case, tmp_path):
     objects = {**CASES, "resnet": resnet}[case](tmp_path)

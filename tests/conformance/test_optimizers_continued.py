@@ -1,4 +1,4 @@
-"""What comes of an optimizer in a restore: a fixed part of the table of `python -m zoo.continued`.
+"""What comes of an optimizer in a restore: a fixed part of the table of ``zoo/continued``.
 
 Each optimizer with itself in a state and a file of its own; some of two; the edits of its options;
 and which optimizer is which, where keywords do not say it.
@@ -6,6 +6,7 @@ and which optimizer is which, where keywords do not say it.
 
 from __future__ import annotations
 
+import random
 import re
 from typing import Any
 
@@ -61,6 +62,16 @@ def place(tmp_path_factory):
 def test_an_optimizer_goes_on_or_begins_and_that_is_said(case, place) -> None:
     word = continued.judge(case, place)
     assert word in continued.USUAL or word.startswith("- "), word
+
+
+@pytest.mark.long
+def test_a_thousand_of_the_other_cases(place) -> None:
+    seed = random.SystemRandom().randrange(1 << 32)
+    print(f"seed {seed}")
+    cases = random.Random(seed).sample([*ONE, *TWO, *continued.edits()], 1000)
+    words = {str(case): continued.judge(case, place) for case in cases}
+    usual = {c for c, word in words.items() if word in continued.USUAL or word.startswith("- ")}
+    assert not words.keys() - usual, {case: words[case] for case in words.keys() - usual}
 
 
 @pytest.mark.parametrize("case", ACROSS, ids=str)

@@ -104,35 +104,6 @@ def test_a_v1_optimizer_without_keras(writer, tmp_path):
         assert values(theirs["optimizer"]) == values(ours["optimizer"])
 
 
-@either_writer
-@pytest.mark.parametrize("beside", ["a model", "a variable"])
-def test_a_v1_optimizer_that_scales_the_loss_has_its_scale_in_the_checkpoint(
-    writer, beside, tmp_path
-):
-    mixed = tf.compat.v1.mixed_precision
-
-    def made(value):
-        scale = mixed.DynamicLossScale(float(value), increment_period=2, multiplier=2.0)
-        inside = V1.MomentumOptimizer(0.1, 0.9)
-        optimizer = mixed.MixedPrecisionLossScaleOptimizer(inside, scale)
-        it = chain(tf_keras, "a") if beside == "a model" else tf.Variable([1.0])
-        for _ in range(value):
-            step(getattr(it, "trainable_variables", [it]), optimizer, float(value))
-        return {"it": it, "optimizer": optimizer}, inside, scale
-
-    def held(scale):
-        return [float(weight.numpy()) for weight in scale._weights.values()]
-
-    ours, inside, scale = made(3)
-    assert len(held(scale)) == 2
-    path = writer.Checkpoint(**ours).save(str(tmp_path / "ckpt"))
-    theirs, other, fresh = made(6)
-    assert held(fresh) != held(scale)
-    tfckpt.Checkpoint(**theirs).restore(path).assert_consumed()
-    assert held(fresh) == held(scale)
-    assert values(other) == values(inside)
-
-
 # Objects that hold one value: as the root, beside a model, and by another that stands for them
 
 

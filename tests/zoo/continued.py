@@ -1,11 +1,7 @@
 """Optimizers saved and restored: each of either flavour into each, in every state, by every file.
 
 A model of one optimizer is saved; the file is restored into a model of another one, which has not
-begun, is built, or has trained. What comes of it is a word. ``python -m zoo.continued [words]``
-prints the table: of one optimizer and of two, the states in which it was saved and is restored, the
-kinds of files, how often each word. A word picks cases, e.g. ``keras3/adam``, ``trained``, ``.h5``;
-``one`` or ``two`` are of one optimizer or of two; ``edits``, if it is first, those of an optimizer
-whose options are edited.
+begun, is built, or has trained. What comes of it is a word:
 
 ============  =====================================================================
 ``goes on``   the slots and the number of updates are those that were saved; of one optimizer, ten
@@ -18,17 +14,13 @@ whose options are edited.
 ``asked``     refused, nothing changed or built, and ``optimizer: reset`` begins it
 ============  =====================================================================
 
-All else is wrong, and printed in capitals. After every restore one step at a rate of 1e-9 leaves
+All else is wrong, and in capitals. After every restore one step at a rate of 1e-9 leaves
 the loss, and so does what an average overwrites at the end of a ``fit``, unless it goes on.
 """
 
 from __future__ import annotations
 
-import logging
 import os
-import sys
-import tempfile
-import warnings
 from collections import Counter
 from functools import cache, lru_cache, partial
 from pathlib import Path
@@ -379,44 +371,3 @@ def _compiled_on(case: Case, weights: list[np.ndarray]) -> Any:
     model.set_weights(weights)
     _build(model)
     return model
-
-
-# --- The table ---
-
-
-def chosen(words: tuple[str, ...]) -> Iterator[Case]:
-    found = edits() if words[:1] == ("edits",) else cases()
-    words = words[words[:1] == ("edits",) :]
-    for case in found:
-        named = {*str(case).split(), "one" if case.same else "two"}
-        if named.issuperset(words):
-            yield case
-
-
-def main(*words: str) -> int:
-    warnings.simplefilter("ignore")
-    logging.getLogger("absl").setLevel(logging.ERROR)
-    rows: dict[tuple[Any, ...], Counter[str]] = {}
-    wrong = 0
-    with tempfile.TemporaryDirectory() as place:
-        for case in chosen(words):
-            try:
-                word = judge(case, Path(place))
-            except Exception as error:  # of TensorFlow, Keras or the judge: it is shown
-                word = f"{type(error).__name__}: {error}".upper()
-            key: tuple[Any, ...] = ("one" if case.same else "two", case.was, case.now, case.kind)
-            if words[:1] == ("edits",):
-                key = (case.old[1], ">", case.new[1], "")
-            known = word in USUAL or word.startswith("- ")
-            rows.setdefault(key, Counter())[word if known else "WRONG"] += 1
-            if not known:
-                wrong += 1
-                print(f"{case}: {' '.join(word.split())[:300]}", flush=True)
-    for key, counts in sorted(rows.items()):
-        found = ", ".join(f"{word} {count}" for word, count in sorted(counts.items()))
-        print(f"{key[0]:18}{key[1]:9}{key[2]:18}{key[3]:13}{found}")
-    return wrong
-
-
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]) > 0)

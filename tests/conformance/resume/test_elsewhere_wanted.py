@@ -53,7 +53,9 @@ def fit(model: Any, *callbacks: Any) -> Any:
     return model.fit(X, Y, **arguments, callbacks=list(callbacks))
 
 
-@pytest.mark.parametrize("wrap", [subclass, functional])
+@pytest.mark.parametrize(
+    ("flavour", "wrap"), [("keras3", subclass), ("tf_keras", functional)], indirect=["flavour"]
+)
 def test_a_model_around_the_runs_own_is_resumed_and_what_is_not_exact_is_said(
     flavour, tmp_path, wrap, capsys, stop
 ) -> None:
