@@ -89,6 +89,14 @@ def test_all_that_lack_variables_are_in_one_message(net, built, flavour, tmp_pat
     assert [line.split()[0] for line in lines[1:4]] == ["first", "second", "optimizer"]
     assert lines[4].strip().startswith("call the model once on a batch before restoring: model(")
     assert lines[5].strip().startswith("call optimizer.build(model.trainable_variables)")
+    module, solver = tf.Module(), flavour.optimizers.Adam()
+    module.parts = [tf.Module()]
+    module.parts[0].w = tf.Variable(BATCH)
+    solver.build([module.parts[0].w])
+    lazy = tfckpt.Checkpoint(agent=module, solver=solver).save(tmp_path / "lazy")
+    del module.parts[0].w
+    with pytest.raises(tfckpt.NotBuiltError, match="call agent once, which makes its variables"):
+        tfckpt.Checkpoint(agent=module, solver=flavour.optimizers.Adam()).restore(lazy)
     step = tf.Variable(0)
     alone = tf.train.Checkpoint(solver=optimizer, step=step).save(str(tmp_path / "alone"))
     step.assign(9)

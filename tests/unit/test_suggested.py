@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import yaml
 from zoo.entries import OPTIMIZER, layer, sequence, slots, weights
 
-from tfckpt.core.inventory import Entry, Inventory, Role
+from tfckpt.core.inventory import Entry, Inventory, Ordered, Role
 from tfckpt.live.advice import PolicyCall
 from tfckpt.planning import make_plan
 from tfckpt.planning.report import render_text
@@ -106,6 +108,28 @@ SUGGESTED = {
         {"adapt": [{"model": "model/q/**", "how": "reshape"}]}),
 }  # fmt: skip
 
+ORDERED = (
+    {"s": {"depthwise": (3, 3, 8, 1), "pointwise": (1, 1, 8, 8), "bias": (8,)}, "d": DENSE},
+    {"s": {"kernel": (3, 3, 8, 8), "bias": (8,)}, "d": DENSE},
+)
+
+
+def numbered(layers):
+    """As Keras's files have it: the values of each layer in order."""
+    names = {path: [f"model/{path}/{word}" for word in words] for path, words in layers.items()}
+    orders = {f"model/{path}": tuple(map(Ordered, each)) for path, each in names.items()}
+    return dataclasses.replace(inventory(model(**layers), *layers), own_orders=orders)
+
+
+SUGGESTED["another layer, of a file that numbers its values"] = (
+    *map(numbered, ORDERED),
+    {},
+    {
+        "exclude": ["model/s/**"],
+        "exclude_checkpoint": ["model/s/depthwise", "model/s/pointwise"],
+    },
+)
+
 
 @pytest.mark.parametrize("case", SUGGESTED)
 def test_what_is_suggested_settles_it_and_nothing_is_that_may_be_wrong(case):
@@ -145,6 +169,16 @@ CHOICES = {
         MORE, inventory(model(a=SQUARE, b=SQUARE, c=SQUARE, d=HEAD), "a", "b", "c", "d"),
         dict.fromkeys(("model/a", "model/b", "model/c"), ("model/dense", "model/dense_1")),
         ['exclude: ["model/c/**"]', 'exclude: ["model/a/**"]']),
+    # counted from one, or the first one gone and a last one added
+    "the first of a row, and the last": (
+        inventory(model(b0=SQUARE, b1=SQUARE, b2=SQUARE), "b0", "b1", "b2"),
+        inventory(model(b1=SQUARE, b2=SQUARE, b3=SQUARE), "b1", "b2", "b3"),
+        {"model/b3": ("model/b0",)}, ['exclude: ["model/b3/**"]']),
+    "a layer between those that Keras has named": (
+        MORE, inventory(model(dense=SQUARE, new=SQUARE, dense_1=SQUARE, dense_2=HEAD),
+                        "dense*", "new", "dense_1*", "dense_2*"),
+        None, ["if model/dense, model/dense_1 are the checkpoint's of the same names; model/new "
+               'stays new: match: name exclude: ["model/new/**"]']),
     # an answer has all: what nobody doubts, too
     "beside what is sure": (
         model(a=SQUARE, b=SQUARE, old=CONV), model(c=SQUARE, d=SQUARE, new=CONV), None,

@@ -303,6 +303,9 @@ def check_built(live: Live, plan: Plan) -> None:
             legacy = has_named_slots(optimizer)
             how = "take a step" if legacy else "call optimizer.build(model.trainable_variables)"
             hint = f"{how} before restoring; or pass the model it trains to the checkpoint, too"
+            late = {step.entry.of for step in slots} - live.inventory.entries.keys()
+            if lazy := [x for x in live.plain if any(of.startswith(f"{x}/") for of in late)]:
+                hint = f"call {min(lazy, key=len)} once, which makes its variables, then {hint}"
             found[at] = theirs, hint
     objects = {**live.unbuilt, **live.optimizers}
     named = {at: f"{at} ({_described(objects[at])})" for at in found}

@@ -295,7 +295,7 @@ class Ladder:
             [x for x in inner if any(y.path not in done for y in x.leaves)] for inner, done in sides
         ]
         of_class = self.old.orders.get(a.path) == "class"  # the file orders those of a class alone
-        in_order = of_class or self._in_order(a.inner, b.inner)
+        in_order = not of_class and self._in_order(a.inner, b.inner)
         for key in (operator.attrgetter("sizes"), lambda x: bool(x.inner)):
             groups: dict[object, tuple[list[LayerNode], list[LayerNode]]] = defaultdict(
                 lambda: ([], [])
@@ -305,8 +305,20 @@ class Ladder:
                     if x.path not in done:
                         groups[key(x)][at].append(x)
             for what, (ones, others) in groups.items():
-                if what and (len(ones) == 1 or in_order):
+                alike = [[x for x in inner if key(x) == what] for inner in (a.inner, b.inner)]
+                sure = self._in_order(*alike) if of_class else in_order
+                if what and (sure or (len(ones) == len(others) == 1 and self._stays(*alike))):
                     self._one_by_one(ones, others)
+
+    def _stays(self, olds: Nodes, news: Nodes) -> bool:
+        """Whether the only one that is left of each comes behind the same ones, or on a branch."""
+        olds, news = (sorted(side, key=operator.attrgetter("created")) for side in (olds, news))
+        was = [self.taken.get(x.path, "") for x in olds]
+        now = [x.path if x.path in self.pairs else "" for x in news]
+        one = news[now.index("")].layer
+        both = {*was} & {*now}
+        ahead = ({*was[: was.index("")]} & both, {*now[: now.index("")]} & both)
+        return ahead[0] == ahead[1] or (one is not None and one.beside)
 
     def _across(self) -> None:
         """Layers that went from one container to another, if all of their kind are in order."""

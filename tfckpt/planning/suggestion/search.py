@@ -9,7 +9,6 @@ question, with answers that are whole policies. Everything was planned before it
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from typing import TYPE_CHECKING, Any
 
 from tfckpt.core.fewest import holder_of, last_word, renaming, selecting
@@ -20,6 +19,7 @@ from tfckpt.planning.checks.one_sided import OF_OPTIMIZERS, is_adapter
 from tfckpt.planning.checks.step import QUANTIZE_HINT, Status, is_save_counter
 from tfckpt.planning.ema import Averages
 from tfckpt.planning.matching.seeds import layer_of, seed_of
+from tfckpt.planning.matching.values_by_index import INDEX_HINT
 from tfckpt.planning.planner import make_plan
 from tfckpt.planning.suggested import Answer, Candidates, Suggestion, leaving, which_is_which
 from tfckpt.planning.suggestion.fitting import axes_of, merges, permuted
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from tfckpt.core.inventory import Inventory
     from tfckpt.planning.plan import Plan
-    from tfckpt.planning.suggestion.ladder import Nodes
+    from tfckpt.planning.suggestion.ladder import LayerNode, Nodes
     from tfckpt.policy import Policy
     from tfckpt.policy.adapt import PlanContext
 
@@ -114,17 +114,20 @@ class _Search:
         return Suggestion({}, choices=tuple(choices), answers=tuple(answers)) if answers else None
 
     def _asked(self, questions: Sequence[tuple[Nodes, Nodes]]) -> Suggestion:
-        """All that is open; and answers to all of it: in order, from the end, exchanged, or new."""
+        """All that is open; and answers to all of it: in order, from the end, exchanged, by name,
+        or new.
+        """
         paths = [(tuple(a.path for a in olds), news) for olds, news in questions]
         choices = [Candidates(b.path, olds, _ALIKE) for olds, news in paths for b in news]
+        ways: list[list[tuple[LayerNode, LayerNode]]] = [[], [], [], []]
+        for olds, news in questions:
+            at = {b.path: b for b in news}
+            back = news if len(olds) == len(news) == _EITHER else news[::-1]
+            ways[0] += zip(olds, news, strict=False)
+            ways[1][:0] = [*zip(olds[::-1], back, strict=False)][::-1]
+            ways[2] += [(a, at[a.path]) for a in olds if a.path in at]
         answers: list[Answer] = []
-        for way in (1, -1, 0):
-            each = (
-                zip(a[::way], b if len(a) == len(b) == _EITHER else b[::way], strict=False)
-                for a, b in questions
-                if way
-            )
-            rows = [*itertools.chain.from_iterable(each)][:: way or 1]
+        for rows in ways:
             found = self._written(self._ladder.names(rows))
             others = [other.suggestion.changes for other in answers]
             if found is not None and found.policy is not None and found.changes not in others:
@@ -285,7 +288,8 @@ class _Search:
     def _without_rest(self, keys: Keys, plan: Plan) -> Suggestion | None:
         """Without what has no counterpart; None if that is not enough, or leaves nothing."""
         stored, live = self._stored.entries, self._live.entries
-        new = {s.name for s in plan.errors if s.live and s.status is not Status.SUSPECT}
+        kept = (s for s in plan.errors if s.status is not Status.SUSPECT or s.hint == INDEX_HINT)
+        new = {s.name for s in kept if s.live}
         counter = {name for name in new if is_save_counter(live[name])}
         layers = {holder_of(n) for n in new if live[n].role is Role.WEIGHT and not is_adapter(n)}
         weights = {n for n, e in live.items() if e.role is Role.WEIGHT and holder_of(n) in layers}
