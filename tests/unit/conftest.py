@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,18 +20,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     So are the rows of tests that name the flavors themselves, since the two differ in it.
     """
-    rows: dict[str, list[str]] = {}
+    rows: dict[tuple[str, str], list[pytest.Item]] = {}
     for item in items:
         test, _, row = item.nodeid.partition("[")
         flavor = item.callspec.params.get("flavour") if row else None
         named = any("flavour" in mark.args[0] for mark in item.iter_markers("parametrize"))
-        if flavor is None or named or item.path.parent != HERE:
-            continue
-        found = rows.setdefault(test, [])
-        row = row.replace(flavor, "")
-        found += [row] * (row not in found)
-        if flavor != ("keras3", "tf_keras")[(found.index(row) + zlib.crc32(test.encode())) % 2]:
-            item.add_marker(pytest.mark.long)
+        if flavor and not named and item.path.parent == HERE:
+            rows.setdefault((test, row.replace(flavor, "")), []).append(item)
+    turns = Counter[str]()
+    for (test, _), both in rows.items():
+        turn = bin(turns[test]).count("1") + zlib.crc32(test.encode())  # each with each writer
+        turns[test] += 1
+        if len(both) == 2:
+            both[turn % 2].add_marker(pytest.mark.long)
 
 
 @pytest.fixture
