@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import shutil
 import subprocess
 import sys
@@ -33,17 +32,6 @@ def test_no_file_is_left_out_of_what_is_installed_or_distributed(tmp_path: Path)
     with tarfile.open(sdist) as archive:
         packed = {name.partition("/")[2] for name in archive.getnames()}
     assert wanted - packed == set()
-
-
-def test_a_class_variable_says_of_what() -> None:
-    """Python 3.10 evaluates no annotation that is `ClassVar` alone, as pydantic asks it to."""
-    bare = [
-        f"{path.name}:{node.lineno}"
-        for path in (PROJECT / "tfckpt").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation) == "ClassVar"
-    ]
-    assert not bare
 
 
 def test_a_misspelt_name_is_told_what_was_meant() -> None:

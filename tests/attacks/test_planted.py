@@ -68,14 +68,12 @@ def _record(run: Path, number: int) -> bytes:
     return (run / f"ckpt-{number}.tfckpt.json").read_bytes()
 
 
-def draft_that_is_a_link(run: Path) -> None:
-    _mark(run)
-    (run / "ckpt-3.tfckpt.draft").symlink_to("../victim/checkpoint")
+def _leaving(end: str, target: str) -> Callable[[Path], None]:
+    def plant(run: Path) -> None:
+        _mark(run)
+        (run / f"ckpt-3.tfckpt.{end}").symlink_to(target)
 
-
-def part_that_is_a_link(run: Path) -> None:
-    _mark(run)
-    (run / "ckpt-3.tfckpt.part").symlink_to("../victim")
+    return plant
 
 
 def part_with_links(run: Path) -> None:
@@ -95,8 +93,8 @@ def claims(run: Path, *names: str) -> None:
 
 LEAVINGS: dict[str, Callable[[Path], None]] = {
     "mark without a checkpoint": lambda run: _mark(run, 9, _record(run, 3)),
-    "draft that is a link": draft_that_is_a_link,
-    "part that is a link": part_that_is_a_link,
+    "draft that is a link": _leaving("draft", "../victim/checkpoint"),
+    "part that is a link": _leaving("part", "../victim"),
     "part with links": part_with_links,
     "record that claims a checkpoint": lambda run: claims(run, "ckpt-1-3.index"),
     "record that claims data": lambda run: claims(run, "ckpt-2.data-00000-of-00001"),

@@ -1,8 +1,7 @@
 """One damaged run, tried: restored, listed, saved into, restored again. Runs in a forked child.
 
-The variables of a run encode the step and their own place, so that a value that was swapped, mixed
-or left as it was is told from the right one. Beside each run lies a directory that is none of its
-business; content, times and names of everything there are compared before and after.
+The variables of a run encode the step and their own place, so that any other value is known. Beside
+each run lies a directory that is none of its business.
 """
 
 from __future__ import annotations
@@ -141,11 +140,10 @@ class _Said(logging.Handler):
 
 
 def exercise(place: Path, max_to_keep: int | None = None) -> dict[str, Any]:
-    """Restore, list, save, restore again.
+    """Restore, list, save, restore again: how that ``ended``, and its ``faults``.
 
-    Returns:
-        ``ended``: ``newest``, ``older`` (with a reason said), ``partial`` (each value that was
-        not restored named), ``refused``, or ``silent``; and ``faults``, what is not as it must be.
+    It is ``newest``, ``older`` (with a reason said), ``partial`` (each value that was not restored
+    named), ``refused``, or ``silent``.
     """
     from absl import logging as absl_logging
 

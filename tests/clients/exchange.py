@@ -27,19 +27,12 @@ WAYS = pytest.mark.parametrize(("writer", "reader"), [(tf.train, tfckpt), (tfckp
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """A program of the client: what it gives to a checkpoint, and what it does.
+    """A program of the client: what it gives to a checkpoint, and what it does."""
 
-    Attributes:
-        objects: the keyword arguments of ``tf.train.Checkpoint``.
-        variables: all variables, by the client's own lists.
-        train: one step.
-        output: what the model says to some fixed input.
-    """
-
-    objects: dict[str, Any]
-    variables: Callable[[], Iterable[Any]]
-    train: Callable[[], Any]
-    output: Callable[[], Any]
+    objects: dict[str, Any]  # the keyword arguments of `tf.train.Checkpoint`
+    variables: Callable[[], Iterable[Any]]  # all of them, by the client's own lists
+    train: Callable[[], Any]  # one step
+    output: Callable[[], Any]  # to some fixed input
 
     def values(self) -> list[np.ndarray]:
         """A copy: on a CPU, ``numpy()`` is the variable's own memory."""
@@ -55,11 +48,7 @@ def assert_same(found: Program, expected: Program) -> None:
 def assert_restored(
     build: Callable[[int], Program], writer: Any, reader: Any, directory: Path
 ) -> None:
-    """What ``writer`` saves of one program, ``reader`` restores into another.
-
-    ``writer`` and ``reader`` are ``tf.train`` and ``tfckpt``, or the other way round. The next step
-    of both programs is the same one, so nothing that counts was left out of ``variables``.
-    """
+    """What ``writer`` saves of one program, ``reader`` restores into another, and its next step."""
     old, new = build(1), build(2)
     for _ in range(3):
         old.train()

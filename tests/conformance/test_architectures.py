@@ -17,7 +17,7 @@ from zoo.values import fill, read
 import tfckpt
 
 LARGE = [
-    *("ResNet50", "ResNet50V2", "MobileNet", "EfficientNetB0", "EfficientNetV2B0", "InceptionV3"),
+    *("ResNet50", "ResNet50V2", "MobileNetV2", "EfficientNetB0", "EfficientNetV2B0", "InceptionV3"),
     *("InceptionResNetV2", "Xception", "VGG16", "NASNetMobile", "ConvNeXtTiny", "DenseNet121"),
     *("MobileNetV3Small", "MobileNetV3Large"),
 ]
@@ -41,7 +41,7 @@ def made(k, name, **more):
 
 @pytest.mark.usefixtures("_room")
 @pytest.mark.parametrize(
-    "name", ["MobileNetV2", *(pytest.param(name, marks=pytest.mark.long) for name in LARGE)]
+    "name", ["MobileNet", *(pytest.param(name, marks=pytest.mark.long) for name in LARGE)]
 )
 def test_every_weight_arrives_in_the_other_flavour(name, tmp_path):
     """Layers of MobileNetV3 have other names in Keras 3, `conv_bn` for `Conv/BatchNorm`."""
@@ -81,7 +81,7 @@ WIDTH, HEADS, SIZE = 8, 2, 4
 PARTS = [f"model/attention/{name}_dense/*" for name in ("query", "key", "value")]
 
 
-def fused(k, positions):
+def fused(k):
     class Fused(k.layers.Layer):
         def __init__(self, **more):
             super().__init__(**more)
@@ -89,29 +89,18 @@ def fused(k, positions):
             self.out = k.layers.Dense(WIDTH)
 
         def call(self, x):
-            parts = tf.reshape(self.qkv(x), (-1, positions, 3, HEADS, SIZE))
+            parts = tf.reshape(self.qkv(x), (-1, 5, 3, HEADS, SIZE))
             query, key, value = tf.unstack(parts, axis=2)
             scores = tf.einsum("bqhs,bkhs->bhqk", query, key) / np.sqrt(SIZE)
             answer = tf.einsum("bhqk,bkhs->bqhs", tf.nn.softmax(scores), value)
-            return self.out(tf.reshape(answer, (-1, positions, WIDTH)))
+            return self.out(tf.reshape(answer, (-1, 5, WIDTH)))
 
-    return placed(k, positions, Fused(name="attention"))
+    return wired(k, Fused(name="attention"), shape=(5, WIDTH))
 
 
-def separate(k, positions):
+def separate(k):
     layer = k.layers.MultiHeadAttention(HEADS, SIZE, name="attention")
-    return placed(k, positions, lambda x: layer(x, x))
-
-
-def placed(k, positions, attention):
-    class Positions(k.layers.Layer):
-        def build(self, shape):
-            self.table = self.add_weight(name="table", shape=(1, positions, WIDTH))
-
-        def call(self, x):
-            return x + self.table
-
-    return wired(k, Positions(name="positions"), attention, shape=(positions, WIDTH))
+    return wired(k, lambda x: layer(x, x), shape=(5, WIDTH))
 
 
 QKV, OUT, DENSE = (f"model/attention/{name}/*" for name in ("qkv", "out", "output_dense"))
@@ -134,26 +123,16 @@ TOGETHER = {
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "policy"),
-    [(fused, separate, APART), (separate, fused, TOGETHER)],
+    ("k", "old", "new", "policy"),
+    [(keras, fused, separate, APART), (tf_keras, separate, fused, TOGETHER)],
     ids=["apart", "together"],
 )
-def test_the_answers_are_the_same(old, new, policy, flavour, tmp_path):
-    source, target = fill(1, old(flavour, 5)), new(flavour, 5)
+def test_the_answers_are_the_same(k, old, new, policy, tmp_path):
+    source, target = fill(1, old(k)), new(k)
     path = tfckpt.Checkpoint(model=source).write(tmp_path / "ckpt")
     tfckpt.restore(path, model=target, policy=policy)
     x = np.random.default_rng(1).normal(size=(2, 5, WIDTH)).astype("float32")
     np.testing.assert_allclose(target(x), source(x), rtol=1e-5, atol=1e-5)
-
-
-def test_larger_images_have_more_positions(flavour, tmp_path):
-    source, target = fill(1, separate(flavour, 10)), separate(flavour, 17)
-    path = tfckpt.Checkpoint(model=source).write(tmp_path / "ckpt")
-    rule = {"how": "resize", "model": "model/positions/table", "method": "bicubic"}
-    tfckpt.restore(path, target, adapt=[{**rule, "grid": [3, 3], "prefix": 1}])
-    old, new = (model.get_layer("positions").table.numpy() for model in (source, target))
-    grid = tf.image.resize(old[:, 1:].reshape(1, 3, 3, WIDTH), (4, 4), "bicubic").numpy()
-    np.testing.assert_allclose(new, np.concatenate([old[:, :1], grid.reshape(1, 16, -1)], axis=1))
 
 
 # Averages in the weights' place

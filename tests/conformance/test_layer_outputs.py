@@ -83,20 +83,25 @@ def saved(model, directory, how):
     return save(model, directory, how)
 
 
-NAMES = {kind: kind.partition(" ")[0] for kind in LAYERS}
-IN_EACH = [(k, kind) for k in (keras, tf_keras) for kind in LAYERS if has(k, NAMES[kind])]
+def cases():
+    """Each in one flavour and by two of the formats, in turn; in the long tests by all."""
+    for at, kind in enumerate(LAYERS):
+        found = [k for k in (keras, tf_keras) if has(k, kind.partition(" ")[0])]
+        yield kind, found[at % len(found)], ("checkpoint", FORMATS[at % len(FORMATS)])
+        for k in found:
+            yield pytest.param(kind, k, ("checkpoint", *FORMATS), marks=pytest.mark.long)
 
 
-@pytest.mark.parametrize(("flavour", "kind"), IN_EACH, ids=lambda it: getattr(it, "__name__", it))
-def test_a_restored_layer_computes_the_same(flavour, kind, tmp_path):
-    name, (shape, options) = NAMES[kind], LAYERS[kind]
+@pytest.mark.parametrize(("kind", "k", "formats"), [*cases()])
+def test_a_restored_layer_computes_the_same(kind, k, formats, tmp_path):
+    name, (shape, options) = kind.partition(" ")[0], LAYERS[kind]
     x = inputs(name, shape)
-    model, other = (net(flavour, name, options, x, seed) for seed in (1, 2))
-    across = keras if flavour is tf_keras else tf_keras
+    model, other = (net(k, name, options, x, seed) for seed in (1, 2))
+    across = keras if k is tf_keras else tf_keras
     foreign = net(across, name, options, x, 3) if has(across, name) else None
     expected = np.asarray(model(x))
     assert not np.array_equal(np.asarray(other(x)), expected)
-    for how in ("checkpoint", *FORMATS):
+    for how in formats:
         path = saved(model, tmp_path, how)
         fill(2, other)
         tfckpt.restore(path, other)
@@ -127,16 +132,6 @@ def test_normalization_computes_with_what_was_restored(flavour, how, used, tmp_p
     tfckpt.restore(saved(model, tmp_path, how), other)
     np.testing.assert_array_equal(np.asarray(other(x)), np.asarray(model(x)))
     np.testing.assert_array_equal(other.predict(x, verbose=0), expected)
-
-
-@pytest.mark.parametrize("how", ["checkpoint", ".weights.h5"])
-def test_bins_are_those_that_were_restored(how, tmp_path):
-    """tf_keras's; Keras 3 keeps the bins of an adapted layer in its config alone."""
-    k = pytest.importorskip("tf_keras")
-    model, x = adapted(k, "Discretization", num_bins=3)
-    other, _ = adapted(k, "Discretization", num_bins=3, adapt=False)
-    tfckpt.restore(saved(model, tmp_path, how), other)
-    np.testing.assert_array_equal(np.asarray(other(x)), np.asarray(model(x)))
 
 
 def test_a_restore_that_is_taken_back_takes_back_what_was_made_from_it(flavour, tmp_path):

@@ -6,8 +6,6 @@ must not depend on, and where names alone would mislead.
 
 from __future__ import annotations
 
-import re
-
 import keras
 import numpy as np
 import pytest
@@ -15,7 +13,7 @@ import tensorflow as tf
 import tf_keras
 from golden.subjects import fresh
 from zoo import command_line, optimizers
-from zoo.models import MODELS, WIDTH, called, chain, dense, in_turn, net, stack, wired
+from zoo.models import WIDTH, called, chain, dense, in_turn, net, stack
 from zoo.optimizers import compiled
 from zoo.values import equal
 from zoo.variables import distinguish, inner
@@ -34,17 +32,6 @@ def named(role, *root, **objects):
 
 
 # Of live objects
-
-
-@pytest.mark.parametrize("name", ["functional_in_functional", "subclassed", "containers"])
-def test_names_do_not_depend_on_how_a_model_is_given(flavour, name):
-    model = MODELS[name](flavour)
-    expected = named("weight", model=model)
-    assert named("weight", model) == named("weight", net=model) == expected
-    assert named("weight", model=MODELS[name](flavour)) == expected  # again
-    compiled(model, flavour.optimizers.Adam())
-    assert named("weight", model=model) == expected
-    assert named("weight", optimizer=model.optimizer, net=model) == expected
 
 
 def test_names_do_not_depend_on_spelling_and_order(flavour):
@@ -210,27 +197,6 @@ def compare(model, place):
         return missing, theirs.keys() - ours.keys() - {"save_counter"}, live
 
 
-def test_a_list_held_layer_is_not_taken_for_the_layer_that_holds_it(tmp_path):
-    """Keras 3 gives both the name `mix/kernel`, and TensorFlow saves both, where compiled."""
-
-    class Mix(keras.layers.Layer):
-        def __init__(self):
-            super().__init__(name="mix")
-            self.parts = [keras.layers.Dense(3, use_bias=False)]
-
-        def build(self, shape):
-            self.kernel = self.add_weight(name="kernel", shape=(3, 3))
-
-        def call(self, x):
-            return self.parts[0](x @ self.kernel)
-
-    model = compiled(wired(keras, Mix()), keras.optimizers.SGD(momentum=0.9))
-    missing, foreign, _ = compare(model, tmp_path)
-    assert missing == {"model/mix/parts/0/kernel", "optimizer/momentum/mix/parts/0/kernel"}
-    untold = re.compile(r"layer_with_weights-\d+|/trainable_variables/\d+/|^optimizer/\w+/\d+$")
-    assert all(untold.search(name) for name in foreign)
-
-
 def test_the_scope_of_a_whole_model_is_no_name_of_a_layer(tmp_path):
     """A model of Keras 3 that is built by its first call makes all variables in its own scope."""
     head = keras.Sequential([keras.layers.Dense(4, name="mid")], name="head")
@@ -238,15 +204,6 @@ def test_the_scope_of_a_whole_model_is_no_name_of_a_layer(tmp_path):
     path = tf.train.Checkpoint(model=model).save(str(tmp_path / "ckpt"))
     names = open_checkpoint(path).inventory.entries
     assert "model/head/layer_with_weights-0/kernel" in names, list(names)
-
-
-def test_slots_without_a_list_go_to_no_variable_whose_name_two_have(tmp_path):
-    """Muon's lists have gaps and are not saved; its slots' names alone are left."""
-
-    one, two = lambda: keras.layers.Dense(WIDTH), lambda: keras.layers.Dense(WIDTH)
-    model = called(in_turn(keras.Model, one=one, two=two)(name="net"))
-    _, foreign, _ = compare(compiled(model, keras.optimizers.Muon()), tmp_path)
-    assert {re.sub(r"\d+", "N", name) for name in foreign} == {"optimizer/variable/N"}
 
 
 def test_slots_of_some_variables_are_not_given_to_the_first_ones(tmp_path):
@@ -262,19 +219,6 @@ def test_slots_of_some_variables_are_not_given_to_the_first_ones(tmp_path):
     memory = {e.of: n for n, e in live.inventory.entries.items() if e.slot == "memory"}
     assert memory.keys() == {"model/a/bias", "model/b/bias"}
     assert live.variables[memory["model/b/bias"]] is model.optimizer._memory[-1]
-
-
-def test_what_a_file_does_not_tell(flavour, tmp_path):
-    optimizer = flavour.optimizers.SGD(momentum=0.9)
-    optimizer.build(chain(flavour, "a").trainable_variables)
-    path = tf.train.Checkpoint(optimizer).write(str(tmp_path / "optimizer"))
-    found = tfckpt.inspect(path).inventory.entries.keys()
-    assert {"optimizer/iterations", "optimizer/learning_rate"} <= found
-    model = wired(flavour, chain(flavour, "d1", "d2"), flavour.layers.Dense(2, name="head"))
-    path = tf.train.Checkpoint(model=model).write(str(tmp_path / "nested"))
-    stored, live = tfckpt.inspect(path).inventory, tfckpt.inventory(model=model)
-    assert [bool(layer.own) for layer in stored.containers["model"].layers] == [False, True]
-    assert all(layer.own for layer in live.containers["model"].layers)
 
 
 @pytest.mark.parametrize("reader", [tf_keras, keras])
@@ -303,64 +247,6 @@ def test_a_layer_that_another_one_made_is_found_by_its_own_name(flavour, tmp_pat
     path = tf.train.Checkpoint(source).write(str(tmp_path / "ckpt"))
     tfckpt.Checkpoint(model=target).read(path).assert_consumed()
     assert equal(source, target)
-
-
-# Of optimizers that scale the loss: beside those of the one inside
-
-SCALED = {
-    "keras": (keras, "Adam", True),
-    "tf_keras": (tf_keras, "Adam", True),
-    "tf_keras-static": (tf_keras, "Adam", False),
-    "legacy": (tf_keras, "legacy.Adam", True),
-    "legacy-static": (tf_keras, "legacy.Adam", False),
-}
-
-
-def run(k, name, *, dynamic, train=True):
-    """A model after a step; `dynamic` is None where the loss is not scaled."""
-    made = (k.optimizers.legacy if "." in name else k.optimizers).Adam(0.003)
-    if dynamic is not None:
-        around = k.optimizers if k is keras else k.mixed_precision
-        more = {} if dynamic else {"dynamic": False}
-        made = around.LossScaleOptimizer(made, initial_scale=64, **more)
-    dtype = "float32" if dynamic is None else "mixed_float16"
-    model = stack(k, *(k.layers.Dense(n, dtype=dtype) for n in (4, 2)))
-    model.compile(optimizer=made, loss="mse", run_eagerly=True)
-    if train:
-        model.train_on_batch(np.ones((2, 3)), np.ones((2, 2)))
-    return model
-
-
-def state(optimizer):
-    """What an optimizer says it consists of; of a loss-scale one, what the one inside says."""
-    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
-    own = optimizer.variables
-    values = [inner(variable).numpy() for variable in (own() if callable(own) else own)]
-    return [*values, np.asarray(optimizer.learning_rate), np.asarray(optimizer.iterations)]
-
-
-@pytest.mark.parametrize(("k", "name", "dynamic"), SCALED.values(), ids=SCALED)
-@either_writer
-def test_a_run_goes_on_with_a_scaled_loss(k, name, dynamic, writer, tmp_path):
-    plain, mixed = run(k, name, dynamic=None), run(k, name, dynamic=dynamic, train=False)
-    mixed.optimizer.learning_rate = 0.5
-    path = writer.Checkpoint(model=plain).save(str(tmp_path / "plain"))
-    status = tfckpt.Checkpoint(model=mixed).restore(path).expect_partial()
-    np.testing.assert_equal(state(mixed.optimizer), state(plain.optimizer))
-    missing = {step.name for step in status.report.plan.steps if str(step.status) == "MISSING"}
-    scale = "optimizer/loss_scale"
-    names = collect({"model": mixed}).variables
-    assert {each for each in names if each.startswith(scale)} <= missing
-    assert all(each.startswith((f"{scale}/", "metrics/")) for each in missing)
-
-    first, second = (run(k, name, dynamic=dynamic) for _ in range(2))
-    wanted = collect({"model": first}).variables
-    distinguish(value for each, value in wanted.items() if each.startswith("optimizer/"))
-    path = writer.Checkpoint(model=first).save(str(tmp_path / "mixed"))
-    tfckpt.Checkpoint(model=second).restore(path).assert_consumed()
-    for each, value in collect({"model": second}).variables.items():
-        if not each.startswith("metrics/"):
-            np.testing.assert_array_equal(inner(value), inner(wanted[each]), each)
 
 
 def test_a_name_as_printed_is_taken_in_every_key(flavour, tmp_path):

@@ -14,6 +14,7 @@ import pytest
 import tensorflow as tf
 from zoo import continued
 from zoo.continued import ASKED, GOES_ON, IN_PART
+from zoo.optimizers import BOTH_FLAVOURS
 from zoo.restores import WRITERS, stack
 
 import tfckpt
@@ -27,10 +28,21 @@ keras3/multi trained tfckpt > keras3/multi unbuilt
 keras3/multi trained tensorflow > keras3/multi unbuilt
 tf_keras/nadam trained tensorflow > keras3/schedule_free_adamw trained
 tf_keras/scaled_adam trained .weights.h5 > keras3/schedule_free_adamw trained
+tf_keras/adam trained tfckpt > tf_keras/scaled_adam unbuilt
+tf_keras/legacy_adam trained tensorflow > tf_keras/scaled_legacy_adam unbuilt
 """.strip().splitlines()
 PART += [case for case in (*ONE, *TWO) if str(case) in KNOWN and case not in PART]
 CELLS = ((".keras", "trained"), ("tfckpt", "unbuilt"))
 EDITS = [case for case in continued.edits() if (case.kind, case.now) in CELLS]
+EDITS = [  # both ways of an edit by one cell, in turn
+    pytest.param(case, id=str(case), marks=() if at % 2 == at // 4 % 2 else pytest.mark.long)
+    for at, case in enumerate(EDITS)
+]
+ACROSS = [  # from one flavor to the other, in turn
+    continued.Case((old, name), "trained", "tensorflow", (new, name), "unbuilt")
+    for at, name in enumerate(BOTH_FLAVOURS)
+    for old, new in [[*continued.KERAS][:: (-1) ** at]]
+]
 # What is not restored as it was: by the optimizers before and after the edit.
 EDITED = {
     **dict.fromkeys(("adam_accumulating", "updates_of_4", "muon", "muon_without_head"), ASKED),
@@ -51,7 +63,14 @@ def test_an_optimizer_goes_on_or_begins_and_that_is_said(case, place) -> None:
     assert word in continued.USUAL or word.startswith("- "), word
 
 
-@pytest.mark.parametrize("case", EDITS, ids=str)
+@pytest.mark.parametrize("case", ACROSS, ids=str)
+def test_an_optimizer_goes_on_in_the_other_flavour(case, place) -> None:
+    """tf_keras makes room for the momentum of plain SGD, and scales in another place."""
+    expected = {"sgd": IN_PART, "scaled_adam": ASKED}.get(case.new[1], GOES_ON)
+    assert continued.judge(case, place) == expected
+
+
+@pytest.mark.parametrize("case", EDITS)
 def test_an_edited_option_is_restored_whole_said_or_asked(case, place) -> None:
     old, new = case.old[1], case.new[1]
     word, expected = continued.judge(case, place), EDITED.get(f"{old} > {new}", EDITED.get(old))

@@ -106,9 +106,16 @@ def written(module, folder):
     return {key: np.asarray(reader.get_tensor(key)) for key in keys}
 
 
-@pytest.mark.parametrize(("kind", "way", "flavour"), CASES, indirect=["flavour"])
-@pytest.mark.parametrize("writer", [tf.train, tfckpt], ids=["tf", "tfckpt"])
-def test_a_module_comes_back_whole(writer, kind, way, flavour, tmp_path):
+@pytest.mark.parametrize(
+    ("kind", "way", "flavour", "writer"),
+    [
+        pytest.param(*case, writer, marks=pytest.mark.long if (at + n) % 2 else ())
+        for at, case in enumerate(CASES)
+        for n, writer in enumerate((tf.train, tfckpt))
+    ],
+    indirect=["flavour"],
+)
+def test_a_module_comes_back_whole(kind, way, flavour, writer, tmp_path):
     saved, restore = WAYS[way]
     old, new = MODULES[kind](flavour), MODULES[kind](flavour)
     path = saved(writer)(old).save(str(tmp_path / "ckpt"))

@@ -182,31 +182,6 @@ def test_what_is_kept_for_good_is_listed_after_a_clock_set_back_too(sides) -> No
     assert theirs["on disk"] == ["ckpt-2", "ckpt-3", "ckpt-5"]
 
 
-def test_no_number_is_used_twice(sides) -> None:
-    """TensorFlow counts on from ``save_counter``, and after a restart without a restore from 1."""
-    numbers = []
-    for side in sides:
-        manager = side.manager()
-        first = [side.save(manager, 1, checkpoint_number=10), side.save(manager, 2)]
-        again, counted = side.manager(), side.manager()
-        counted.checkpoint.save_counter.assign(20)
-        numbers.append((*first, side.save(again, 3), side.save(counted, 4)))
-    assert numbers == [
-        ("ckpt-10", "ckpt-2", "ckpt-1", "ckpt-21"),
-        ("ckpt-10", "ckpt-11", "ckpt-12", "ckpt-21"),
-    ]
-
-
-def test_no_number_is_below_an_existing_one(sides) -> None:
-    """In TensorFlow the file `checkpoint` says which was saved last."""
-    plain, ours = (side.manager() for side in sides)
-    for side, manager in zip(sides, (plain, ours), strict=True):
-        side.save(manager, 1, checkpoint_number=700)
-    assert sides[0].save(plain, 2, checkpoint_number=600) == "ckpt-600"
-    with pytest.raises(tfckpt.SaveError, match="ckpt-700 exists"):
-        sides[1].save(ours, 2, checkpoint_number=600)
-
-
 def test_checkpoints_of_another_name_are_not_continued_and_named(sides, caplog) -> None:
     """TensorFlow takes the newest, whatever its name."""
     found = []

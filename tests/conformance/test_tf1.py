@@ -1,8 +1,7 @@
-"""TF1's checkpoints: variables, optimizers, numbers of automatic layers, names of programs."""
+"""TF1's checkpoints: numbers of automatic layers, optimizers, parts, what Keras built."""
 
 import itertools
 import textwrap
-from pathlib import Path
 
 import keras
 import numpy as np
@@ -14,51 +13,15 @@ from zoo.graphs import dense, save, v1
 from zoo.optimizers import compiled
 from zoo.pairs.build import start_anew
 from zoo.pasted import equal
-from zoo.variables import inner
 
 import tfckpt
 
 train = v1.train
 
-# --- Variables: graphs by scope and shape, as TF1's layers and optimizers name them ---
+# --- Numbers of automatic layers; lines of refusals are pasted in `zoo/everyday/tf1.py` ---
 
 SIZES = (3, 4, 5, 2)
 SHAPES = [shape for both in itertools.pairwise(SIZES) for shape in (both, both[1:])]
-
-
-def layers(*scopes, sizes=SIZES, slots=()):
-    """Dense layers."""
-
-    def build():
-        for at, scope in enumerate(scopes):
-            shapes = {"kernel": sizes[at : at + 2], "bias": sizes[at + 1 : at + 2]}
-            for word, shape in shapes.items():
-                for tail in ("", *(f"/{slot}" for slot in slots)):
-                    v1.get_variable(f"{scope}/{word}{tail}", shape)
-        if "Adam" in slots:
-            for name in ("beta1_power", "beta2_power"):
-                v1.get_variable(name, ())
-            train.get_or_create_global_step()
-
-    return build
-
-
-def variables(*shapes):
-    return lambda: [v1.Variable(tf.zeros(shape), name=name) for name, shape in shapes]
-
-
-ADAM = ("Adam", "Adam_1")
-SQUARE = (3, 3, 3, 3, 3)
-NUMBERED = ("dense", "dense_1", "dense_2", "dense_3")
-GRAPHS = {
-    "trained": layers("first", "second", "head", slots=ADAM),
-    "momentum": layers("first", slots=["Momentum"]),
-    "plain": variables(("v1", (3,)), ("v2", (3,)), ("v3", (3,))),
-    "scopes": layers("generator/first", "discriminator/first", sizes=SQUARE),
-    "two": layers("dense_1", "dense_2", sizes=SQUARE),
-    "three": layers(*NUMBERED[:3], sizes=SQUARE),
-    "four": layers(*NUMBERED, sizes=SQUARE),
-}
 
 
 def network(k, *names, units=SIZES[1:]):
@@ -66,25 +29,21 @@ def network(k, *names, units=SIZES[1:]):
     return k.Sequential([k.Input((3,)), *made])
 
 
-def inside(k):
-    """A network inside a larger one."""
-    encoder = network(k, "first", "second", "head")
-    encoder.name = "encoder"
-    inputs = k.Input((3,))
-    return {"model": k.Model(inputs, k.layers.Dense(7, name="top")(encoder(inputs)))}
+def pair(k):
+    return network(k, None, None, units=(3, 3))
 
 
 def backwards(k):
     """Keras and TF1 number layers as they are made; a functional model lists them by place."""
     first, second = k.layers.Dense(3), k.layers.Dense(3)
     inputs = k.Input((3,))
-    return {"model": k.Model(inputs, first(second(inputs)))}
+    return k.Model(inputs, first(second(inputs)))
 
 
 def second_of_the_process(k):
     """Its names are other layers' in the file."""
-    network(k, None, None, units=(3, 3))
-    return {"model": network(k, None, None, units=(3, 3))}
+    pair(k)
+    return pair(k)
 
 
 def attributes(k):
@@ -94,70 +53,43 @@ def attributes(k):
         layer.build((None, 3))
         setattr(made, name, layer)
     made.built = True
-    return {"model": made}
+    return made
 
 
-OBJECTS = {
-    "variable": lambda k: {"x": tf.Variable(tf.zeros(3))},
-    "gan": lambda k: {
-        name: network(k, "first", units=(3,)) for name in ("generator", "discriminator")
-    },
-    "inside": inside,
-    "backwards": backwards,
-    "second_of_the_process": second_of_the_process,
-    "attributes": attributes,
+# Layers in the file, a model, a policy; the scopes that its layers hold then, or the refusal.
+PARTLY = {"expect_partial": True}
+NUMBERED = {
+    "another number": ("dense dense_1 dense_2", pair, PARTLY, "2 layers of that class"),
+    "by name": ("dense dense_1 dense_2", pair, {**PARTLY, "match": "name"}, ["dense", "dense_1"]),
+    "another model's": (
+        *("dense dense_1 dense_2 dense_3", second_of_the_process),
+        *(PARTLY, "is an automatic name"),
+    ),
+    "backwards": ("dense_1 dense_2", backwards, {"assert": "consumed"}, ["dense_2", "dense_1"]),
+    "attributes": ("dense_1 dense_2", attributes, {"include": ["**"]}, "model/"),
 }
 
 
-def objects_of(case, k):
-    if "objects" in case:
-        return OBJECTS[case["objects"]](k)
-    names = [None if name == "-" else name for name in case["model"].split()]
-    made = network(k, *names, units=case.get("units", SIZES[1:]))
-    if "compiled" in case:
-        compiled(made, k.optimizers.SGD(0.1, momentum=0.9))
-    return {"model": made}
-
-
-def held_by(objects):
-    """Variables by the path of their layer."""
-    found = {}
-    for name, each in objects.items():
-        if isinstance(each, tf.Variable):
-            found[name] = [each]
-        for layer in getattr(each, "layers", ()):
-            for one in getattr(layer, "layers", [layer]):
-                found[f"{name}/{layer.name}/{one.name}"] = [inner(v) for v in one.weights]
-    return [variables for variables in found.values() if variables]
-
-
-CASES = yaml.safe_load(Path(__file__).with_name("tf1.yaml").read_text(encoding="utf-8"))
-
-
-@pytest.mark.parametrize(
-    ("case", "k"),
-    [
-        pytest.param(case, k, id=f"{case['case']}-{k.__name__}")
-        for case in CASES
-        for k in (keras, tf_keras)[: 1 + case.get("both", False)]
-    ],
-)
-def test_variables_of_tf1(case, k, tmp_path):
+@pytest.mark.parametrize("case", NUMBERED)
+def test_layers_that_tf1_numbered(case, flavour, tmp_path):
     """Each layer holds what it is to have, and no other value has changed."""
-    saved = save(tmp_path / "model.ckpt-7", GRAPHS[case["graph"]])
-    start_anew(k)
-    objects = objects_of(case, k)
-    live = held_by(objects)
-    wanted = [[variable.numpy() for variable in each] for each in live]
-    scopes = case.get("holds", "").split()
-    wanted[: len(scopes)] = map(saved.of, scopes)
-    if "refused" in case:
-        with pytest.raises(tfckpt.RefusedError, match=case["refused"]):
-            tfckpt.restore(saved.path, **objects, policy=case["policy"])
+    scopes, make, policy, expected = NUMBERED[case]
+
+    def build():
+        for scope in scopes.split():
+            dense(tf.ones((1, 3)), 3, scope)
+
+    saved = save(tmp_path / "model.ckpt-7", build)
+    start_anew(flavour)
+    model = make(flavour)
+    before = model.get_weights()
+    if isinstance(expected, str):
+        with pytest.raises(tfckpt.RefusedError, match=expected):
+            tfckpt.restore(saved.path, model, policy=policy)
+        equal(before, model.weights)
     else:
-        tfckpt.restore(saved.path, **objects, policy=case["policy"])
-    for values, held in zip(wanted, live, strict=True):
-        equal(values, held)
+        tfckpt.restore(saved.path, model, policy=policy)
+        equal([value for scope in expected for value in saved.of(scope)], model.weights)
 
 
 def test_which_of_several_scopes_it_is_is_asked_once(tmp_path):
@@ -167,7 +99,10 @@ def test_which_of_several_scopes_it_is_is_asked_once(tmp_path):
         for place in places
         for at, shape in enumerate(SHAPES)
     ]
-    saved = save(tmp_path / "model.ckpt-7", variables(*shapes))
+    saved = save(
+        tmp_path / "model.ckpt-7",
+        lambda: [v1.Variable(tf.zeros(shape), name=name) for name, shape in shapes],
+    )
     made = network(keras, None, None, None)
     with pytest.raises(tfckpt.RefusedError) as refused:
         tfckpt.restore(saved.path, made)

@@ -66,7 +66,8 @@ def test_a_model_is_the_same_however_it_was_given(writer, reader, make, tmp_path
             source.save_weights(paths[-2])
             source.save(paths[-1], save_format="tf")
         wanted = state(source)
-        for path, give in product(paths, ways):
+        for (at, path), turn in product(enumerate(paths), (1, 2)):
+            give = ways[(at + turn) % count]
             distinguish(inner(v) for v in reversed(target.weights))
             args, keywords = give(target)
             tfckpt.Checkpoint(*args, **keywords).read(path).assert_existing_objects_matched()
@@ -94,17 +95,6 @@ def test_two_models_of_a_file_are_not_taken_for_one(flavour, tmp_path):
     rename = [{"checkpoint": "generator/**", "model": "model/**"}]
     tfckpt.restore(path, model=target, rename=rename, exclude_checkpoint=["discriminator/**"])
     assert equal(target, pair["generator"])
-
-
-@pytest.mark.parametrize("writer", [keras, tf_keras])
-def test_an_optimizer_of_another_class_is_refused(writer, flavour, tmp_path):
-    """tf_keras's optimizers tell their class in the names that they make in a step of their own."""
-    source, target = layers(writer), compiled(layers(flavour), flavour.optimizers.Adam())
-    source.compile(writer.optimizers.Nadam(), "mse", run_eagerly=True)
-    source.train_on_batch(BATCH, np.ones((2, 2)))
-    path = tf.train.Checkpoint(model=source).write(str(tmp_path / "ckpt"))
-    with pytest.raises(tfckpt.RefusedError, match="'nadam' in the"):
-        tfckpt.Checkpoint(model=target).read(path)
 
 
 # As KerasHub's TransformerDecoder has it; names that Keras uses in functional models alone; one for

@@ -1,9 +1,8 @@
 """Programs that run beside each other on one disk or in one store, in the order of a seed.
 
 Each has a thread; one runs at a time, and gives its turn away before any call of the file system.
-Programs are in processes of their own unless they share one. On a disk, a manager locks its
-directory, so that of two such programs the second is refused; what writes to a name of its own is
-not. In a store nothing is locked.
+On a disk, a manager locks its directory, and a second one is refused; what writes to a name of its
+own is not. In a store nothing is locked.
 """
 
 from __future__ import annotations
@@ -19,18 +18,11 @@ from typing import Any
 from faults.commits import ABSENT, Judge, Ledger, Place, Program, Step, process, save
 from faults.protocol import Process
 
-FIRST = 40
-"""At most so many turns has the first program before the others begin."""
+FIRST = 40  # turns at most, which the first program has before the others begin
 
 
 class Turns:
-    """Runs programs, and gives turns.
-
-    Args:
-        seed: of the order.
-        count: how many programs there are.
-        together: whether they are threads of one process.
-    """
+    """Runs programs, threads of one process or each in its own, and gives turns."""
 
     def __init__(self, seed: int, count: int, *, together: bool) -> None:
         self._draw = random.Random(seed)
@@ -108,21 +100,13 @@ class _Lock:
 
 @dataclasses.dataclass(frozen=True)
 class Beside:
-    """Programs that run at the same time, after one has saved ckpt-1 and what else is ``before``.
-
-    Attributes:
-        programs: what each of them does.
-        before: what else was saved.
-        disk: whether they may do so on a disk.
-        store: whether they may do so in a store.
-        together: whether they are threads of one process.
-    """
+    """What programs do at the same time, after one has saved ckpt-1 and what is ``before``."""
 
     programs: tuple[tuple[Step, ...], ...]
     before: tuple[Step, ...] = ()
-    disk: bool = True
+    disk: bool = True  # where they may do so
     store: bool = True
-    together: bool = False
+    together: bool = False  # as threads of one process
 
     def runs_at(self, place: Place) -> bool:
         return self.disk if place.renames else self.store

@@ -1,12 +1,8 @@
 """Runs saves, replacements, rotations and deletions in memory, and judges what any fault leaves.
 
-A kill needs no process: a scenario runs once, and what is kept before and after each step, and amid
-each write, is what a process leaves that is killed there; and what of it was promised, is what a
-loss of power leaves. The recovery of each such state runs once as well, and is killed in the same
-way. So all of these are as many calls of the code as there are different states.
-
-The oracle knows what was asked for and what returned, and names of files: of TensorFlow's format,
-of the record, and of the state file. It does not know how a save commits.
+A kill needs no process: a scenario runs once, and what is kept at each step is what a kill leaves
+there. The recovery of each such state runs once as well, and is killed in the same way. The oracle
+knows what was asked for, what returned, and names of files; not how a save commits.
 """
 
 from __future__ import annotations
@@ -29,11 +25,8 @@ from tfckpt.errors import SaveError
 from tfckpt.stored.commits import record_file
 
 SEED = 20250131
-ABSENT = 0
-"""The version of what is not there."""
-NEXT = 9
-"""The version that is saved after a recovery."""
-FOREIGN = 7
+# The versions of what is not there, is saved after a recovery, and is another program's
+ABSENT, NEXT, FOREIGN = 0, 9, 7
 VERSIONS = range(1, 10)
 _DATA = re.compile(r"(?P<base>.+)\.data-(?P<shard>\d{5})-of-(?P<shards>\d{5})", re.DOTALL)
 _KNOWN = {"checkpoint", ".tfckpt.lock"}
@@ -50,11 +43,7 @@ def values_of(version: int) -> dict[str, np.ndarray]:
 
 
 def version_of(values: Mapping[str, np.ndarray] | None) -> int:
-    """Which version the values are, all of them and every bit.
-
-    Raises:
-        AssertionError: of none, such as one value of one version and one of another.
-    """
+    """Which version the values are, all of them and every bit; AssertionError of a mixture."""
     if values is None:
         return ABSENT
     bits = {key: (value.dtype, value.shape, value.tobytes()) for key, value in values.items()}
@@ -127,8 +116,7 @@ SCENARIOS: dict[str, tuple[Step, ...]] = {
     "export": (save("ckpt-1", 1), Step("export", 1, "all.npz")),
     "fixed name": (save("best", 1), save("best", 2), save("best", 3)),
 }
-KEEP = 1
-"""How many the saves that choose their number keep."""
+KEEP = 1  # of the saves that choose their number
 
 
 def runs_at(place: Place, scenario: str) -> bool:
@@ -142,19 +130,12 @@ def moved(name: str) -> str:
 
 
 class Expected(NamedTuple):
-    """What may be found.
+    """The versions that may be found."""
 
-    Attributes:
-        at: name → the versions that it may have.
-        elsewhere: the versions that any other name may have: of saves that chose their number.
-        newest: of the numbered ones, the versions that the newest may have; None for any.
-        moving: the versions that what is moved away may have, there or where it was.
-    """
-
-    at: tuple[tuple[str, frozenset[int]], ...] = ()
-    elsewhere: frozenset[int] = frozenset()
-    newest: frozenset[int] | None = None
-    moving: frozenset[int] = frozenset()
+    at: tuple[tuple[str, frozenset[int]], ...] = ()  # by name
+    elsewhere: frozenset[int] = frozenset()  # under any other: of saves that chose their number
+    newest: frozenset[int] | None = None  # of the numbered ones; None for any
+    moving: frozenset[int] = frozenset()  # of what is moved away, there or where it was
 
 
 class Ledger:
@@ -205,11 +186,7 @@ class Ledger:
 
 
 class Program:
-    """Takes one step after another in one process, and notes in the ledger what it is told.
-
-    Attributes:
-        told: how its steps ended: "done", "failed", and for a reader "unread".
-    """
+    """Takes one step after another in one process, and notes in the ledger what it is told."""
 
     def __init__(
         self, place: Place, files: MemoryFiles, ledger: Ledger, keep: int | None = KEEP
@@ -269,14 +246,11 @@ class Program:
 
 
 class Seen(NamedTuple):
-    """What a reader finds: name → version, or the text of what is wrong; and what is left over.
+    """What a reader finds."""
 
-    ``gone`` is what the state file names and is not there.
-    """
-
-    found: tuple[tuple[str, int | str], ...]
+    found: tuple[tuple[str, int | str], ...]  # name → version, or the text of what is wrong
     left_over: tuple[str, ...]
-    gone: tuple[str, ...]
+    gone: tuple[str, ...]  # what the state file names and is not there
 
 
 class Judge:
@@ -394,11 +368,7 @@ class Judge:
 
 
 def number_of(name: str) -> int:
-    """The number in a name; 0 where there is none.
-
-    >>> number_of("ckpt-12"), number_of("best")
-    (12, 0)
-    """
+    """The number in a name; 0 where there is none."""
     end = name.rpartition("-")[2]
     return int(end) if end.isdecimal() else 0
 
@@ -518,10 +488,7 @@ def faults(steps: int) -> Iterator[Fault]:
 
 
 def live_through(place: Place, scenario: str, fault: Fault, judge: Judge) -> tuple[int, list[str]]:
-    """What is wrong after each call of a program in which something fails.
-
-    Before it stands how often the program was killed, too: in the call that is struck first.
-    """
+    """How often it was killed in the call that is struck, and what is wrong after each call."""
     kept, amid, ledger = place.empty(), dict[Moment, None](), Ledger()
     files = place.files(kept, fault=fault)
 

@@ -1,16 +1,11 @@
 """A disk and an object store in memory, behind the interface of files that everything goes through.
 
-What :class:`Kept` holds outlives the process that wrote it. A process has a :class:`MemoryFiles` of
-its own, which does what `LocalFiles` or `ObjectStore` does, by steps: each step changes what is
-kept at once. Whoever watches sees what is kept before and after each step, and half of a write in
-between: a process that is killed leaves exactly that. A step can fail, with or without effect.
-
-A disk has directories, files that grow while they are written, and renames that are atomic. A store
-has neither: an object is there, whole, once it is closed, and a rename is a copy and a deletion.
-
-After a loss of power, a disk holds what it has promised: a file's content when it was fsynced, and
-a directory's entries when that was. Of what came later, any part may be there. A rename is one
-change, promised with the directory of the new name.
+What `Kept` holds outlives the process, which has a `MemoryFiles` of its own and changes it by
+steps. Whoever watches sees what is kept before and after each, and half of a write: what a kill
+leaves. A disk has directories, files that grow, and atomic renames; in a store an object is there,
+whole, once it is closed, and a rename is a copy and a deletion. After a loss of power, a disk holds
+of files and directories what was fsynced, and any part of what came later; a rename is one change,
+promised with the directory of the new name.
 """
 
 from __future__ import annotations
@@ -30,8 +25,7 @@ from tfckpt.errors import SaveError, UnsupportedCheckpointError
 from tfckpt.stored.io.files import Handle, LockedFile, UnlockedFile, temporary
 from tfckpt.stored.io.locks import NotAFileError
 
-MANY = 8
-"""Of so many changes that no sync has promised, a loss of power is tried with any of them."""
+MANY = 8  # changes that no sync has promised, any of which a loss of power may take
 
 
 def nothing() -> None:
@@ -158,39 +152,25 @@ class Fault:
 
 
 class MemoryFiles:
-    """What one process sees of it.
+    """What one process sees of it: of a disk, or of a store."""
 
-    Args:
-        kept: the contents.
-        renames: a disk; else a store.
-        fault: which step fails.
-        watch: called before and after each step, and amid a write.
-        turn: called before each call, of reading too: others may run there.
-        tells: whether the store says that what is to be removed is not there.
-
-    Attributes:
-        steps: each that was begun.
-        struck: whether one has failed.
-        syncs: whether fsync does anything.
-    """
-
-    syncs = True
+    syncs = True  # whether fsync does anything
 
     def __init__(
         self,
         kept: Kept,
         *,
-        renames: bool,
+        renames: bool,  # a disk
         fault: Fault | None = None,
-        watch: Callable[[], None] = nothing,
-        turn: Callable[[], None] = nothing,
-        tells: bool = True,
+        watch: Callable[[], None] = nothing,  # before and after each step, and amid a write
+        turn: Callable[[], None] = nothing,  # before each call, of reading too: others may run
+        tells: bool = True,  # whether a store says that what is to be removed is not there
     ) -> None:
         self.kept, self.renames = kept, renames
         self._fault, self.watch, self.turn, self._tells = fault, watch, turn, tells
         self._made: set[str] = set()
-        self.steps: list[str] = []
-        self.struck = False
+        self.steps: list[str] = []  # that were begun
+        self.struck = False  # whether one has failed
 
     def step(
         self,

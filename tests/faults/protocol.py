@@ -1,10 +1,8 @@
 """How a checkpoint is saved, replaced, deleted, recovered and read, without TensorFlow.
 
-What stands here is all that the enumeration of faults knows of how a save commits. Each function is
-what a program's call comes down to: `save` is ``Checkpoint.write``, `save_numbered` is
-``CheckpointManager.save`` with ``max_to_keep``, `delete` is ``prune``, `export` is ``export``,
-`quarantine` is ``verify --quarantine``, `recover` is what a manager or a command does first in a
-directory.
+This is all that the enumeration of faults knows of how a save commits: `save` is what
+``Checkpoint.write`` comes down to, `save_numbered` ``CheckpointManager.save``, `delete` ``prune``,
+`quarantine` ``verify --quarantine``, and `recover` is what each does first in a directory.
 """
 
 from __future__ import annotations
@@ -37,10 +35,8 @@ from tfckpt.tools.verification import move_away
 
 Values = Mapping[str, np.ndarray]
 NAME = "ckpt"
-FAILED = (OSError, TfckptError)
-"""What a call may raise where the file system fails."""
-WITH_SAVER, OWN = f"{NAME}-5", "-own"
-"""The checkpoint with a file of a registered saver, and the end of its name."""
+FAILED = (OSError, TfckptError)  # where the file system fails
+WITH_SAVER, OWN = f"{NAME}-5", "-own"  # it has a file of a registered saver, with this end
 CREATED = "2025-01-31T12:00:00+00:00"
 
 
@@ -121,12 +117,7 @@ def planted(name: str, other: Mapping[str, bytes]) -> Iterator[dict[str, bytes]]
 
 
 class Process:
-    """What a process remembers of its own saves; each begins with nothing.
-
-    Args:
-        seed: of the names that are drawn.
-        lock: makes its locks.
-    """
+    """What a process remembers of its own saves; each begins with nothing."""
 
     def __init__(self, seed: int, lock: Callable[[], Any]) -> None:
         self._memory = [

@@ -1,13 +1,12 @@
 """What is under attack, in a child of a process that has imported TensorFlow; and the oracle.
 
-A scene lays a directory, saves in it, and is judged by what plain TensorFlow and a next save find
-there. The oracle does not know how anything is written.
+A scene is judged by what plain TensorFlow and a next save find, however anything is written.
 """
 
 from __future__ import annotations
 
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,10 +25,7 @@ FROZEN = 7.0  # of every step
 class Subject:
     """Values that are all of one step: what tfckpt writes, and an iterator, which TensorFlow does.
 
-    Args:
-        run: the directory of its checkpoints.
-        fixed: whether it writes one name again and again.
-        shares: whether what is frozen is written once.
+    ``fixed``: it writes one name again and again; ``shares``: what is frozen is written once.
     """
 
     def __init__(self, run: Path | str, *, fixed: bool = False, shares: bool = False) -> None:
@@ -95,7 +91,10 @@ def step_of(prefix: str) -> int:
 def stray(run: Path) -> list[str]:
     """Files and empty directories that belong to no whole checkpoint."""
     found = [one for one in run.rglob("*") if not one.is_dir() or not any(one.iterdir())]
-    names = {str(one.relative_to(run)) for one in found}
+    return without_checkpoints({str(one.relative_to(run)) for one in found})
+
+
+def without_checkpoints(names: set[str]) -> list[str]:
     belongs = {"checkpoint", ".tfckpt.lock"}
     for base in (name.removesuffix(".index") for name in names if name.endswith(".index")):
         data = [name for name in names if name.startswith(f"{base}.data-")]
@@ -114,25 +113,25 @@ class Training(NamedTuple):
     fixed: bool = False
     shares: bool = False
 
-    def subject(self, root: Path) -> Subject:
-        return Subject(root / "run" / "inner", fixed=self.fixed, shares=self.shares)
+    def subject(self, root: str) -> Subject:
+        return Subject(f"{root}/run/inner", fixed=self.fixed, shares=self.shares)
 
-    def lay(self, root: Path) -> None:
+    def lay(self, root: str) -> None:
         subject = self.subject(root)
         for step in range(1, self.before + 1):
             if step == 1:
                 subject.restore()
             subject.save(step)
 
-    def act(self, root: Path, log: Path, strike: Strike) -> tuple[list[int], str]:
+    def act(self, root: str, log: str, calm: Callable[[], list[int]]) -> tuple[list[int], str]:
         subject, new, wrong, counted = self.subject(root), self.before + 1, "", None
         try:
             subject.restore()
             counted = int(subject.checkpoint.save_counter)
             subject.save(new)
-            calls = strike.calm()
+            calls = calm()
         except (OSError, tfckpt.TfckptError) as error:  # the process goes on
-            calls = strike.calm()
+            calls = calm()
             if counted not in (None, int(subject.checkpoint.save_counter)):
                 wrong = f"save_counter was {counted}. "
             fresh, expected = self.subject(root), {new - 1, new - 1 + (EVER in str(error))}
@@ -140,25 +139,29 @@ class Training(NamedTuple):
                 wrong += f"after {error}: {found} is restored. "
             (subject if subject.fixed or subject.manager else fresh).save(new)
             wrong += ", ".join(stray(Path(subject.run)))
-        with log.open("a") as file:
+        with Path(log).open("a") as file:
             file.write("saved\n")
         return calls, wrong
 
-    def judge(self, root: Path, told: str) -> str:
-        run, new = root / "run" / "inner", self.before + 1
+    def judge(self, root: str, told: str) -> str:
+        run, new, wrong = f"{root}/run/inner", self.before + 1, list[str]()
         allowed = {new} if "saved" in told else {self.before, new}
-        named = tf.train.latest_checkpoint(str(run))
-        # a state file that could not be written names the one before, which is whole
-        wrong = [] if not named or step_of(named) in {self.before, new} else [f"{named} is named"]
-        if self.before and not self.fixed and "saved" not in told:
-            assert step_of(str(run / f"ckpt-{self.before}")) == self.before
+        if is_local := "://" not in root:
+            named = tf.train.latest_checkpoint(run)
+            # a state file that could not be written names the one before, which is whole
+            if named and step_of(named) not in {self.before, new}:
+                wrong.append(f"{named} is named")
+            if self.before and not self.fixed and "saved" not in told:
+                assert step_of(f"{run}/ckpt-{self.before}") == self.before
         subject = self.subject(root)
         if (found := subject.restore()) not in allowed:
             wrong.append(f"{found} is restored, not one of {allowed}")
         saved = subject.save(LAST)
-        if step_of(saved) != LAST or (not self.fixed and tf.train.latest_checkpoint(run) != saved):
+        if self.subject(root).restore() != LAST or (is_local and step_of(saved) != LAST):
             wrong.append(f"the next save is {saved}")
-        return ", ".join(wrong + stray(run))
+        if is_local and not self.fixed and tf.train.latest_checkpoint(run) != saved:
+            wrong.append(f"TensorFlow is not told of {saved}")
+        return ", ".join(wrong + (stray(Path(run)) if is_local else []))
 
 
 SCENES = {
@@ -171,15 +174,15 @@ SCENES = {
 
 def lay(name: str, root: str) -> None:
     """In a child: the directory as it is found."""
-    Path(root).mkdir()
-    SCENES[name].lay(Path(root))
+    if "://" not in root:
+        Path(root).mkdir()
+    SCENES[name].lay(root)
 
 
 def attempt(name: str, root: str, log: str, mode: int, n: int) -> dict[str, Any]:
     """In a child: the scene under a fault; how many calls there were, and what is wrong."""
     save.files_for = lambda _: 2  # a thread of its own for a part of what is saved
-    strike = Strike(root, log, mode, n)
-    calls, problems = SCENES[name].act(Path(root), Path(log), strike)
+    calls, problems = SCENES[name].act(root, log, Strike(root, log, mode, n).calm)
     return {"calls": calls, "problems": problems}
 
 
@@ -190,7 +193,7 @@ def judge_many(cases: Sequence[Sequence[str]]) -> list[str]:
 def judge(name: str, root: str, log: str) -> str:
     """In a child: what is wrong with a directory that nobody writes to any more."""
     try:
-        found: str = SCENES[name].judge(Path(root), Path(log).read_text())
+        found: str = SCENES[name].judge(root, Path(log).read_text())
     except Exception:
         return traceback.format_exc(limit=-3)
     return found

@@ -1,12 +1,7 @@
 """Every kill, every failing call, and other programs beside: nothing acknowledged is lost.
 
-What it runs is the code of saves, deletions and recoveries on files in memory, so that all cases
-take seconds: ``pytest tests/faults/test_commits.py``. The other modules of this folder run programs
-with TensorFlow under some of these faults.
-
-Below each test stand its counts: places where a process was killed or the power cut, recoveries
-that were killed and run again, calls that failed, orders of programs, and how many of all these
-lost a checkpoint or left a file that belongs to none.
+The code of saves, deletions and recoveries runs on files in memory, so that all cases take seconds;
+each test prints its counts. The other modules of this folder run programs under some of these.
 """
 
 from __future__ import annotations
@@ -39,11 +34,8 @@ from faults.commits import (
     runs_at,
     steps_of,
     values_of,
-    version_of,
 )
 from faults.memory import Kept, MemoryFiles, State
-
-from tfckpt.manager.directory import Directory
 
 
 @pytest.fixture(params=["disk", "store"])
@@ -92,26 +84,6 @@ def test_no_loss_of_power_costs_a_checkpoint_or_leaves_a_file(tmp_path: Path) ->
     left = losses(place, "keep one", syncs=False)
     judge = Judge(place, power=True)
     assert any(judge.wrong(each.state, each.expected) for each in left), "fsync is not needed"
-
-
-def test_a_save_that_has_returned_is_committed_whatever_the_power_takes(tmp_path: Path) -> None:
-    """Listed, measured and chosen by what its record says, before anyone recovers it."""
-    place = Place(True, str(tmp_path.resolve()))
-    for save in (partial(protocol.save, place.prefix("ckpt-1")), partial(numbered, place)):
-        kept = place.empty()
-        with process():
-            save(values_of(1), place.files(kept))
-            save(values_of(2), place.files(kept))
-        found = [*kept.losses()]
-        for state in found:
-            held = Directory(place.directory, protocol.NAME, place.files(Kept(state)))
-            newest = held.saved(held.checkpoints())[-1]
-            assert version_of(protocol.read(newest.prefix, held.files)) == 2
-        assert len(found) > 1
-
-
-def numbered(place: Place, values: Any, files: MemoryFiles) -> None:
-    protocol.save_numbered(place.directory, values, files)
 
 
 def failing(place: Place) -> Any:

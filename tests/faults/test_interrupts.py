@@ -48,6 +48,7 @@ WORKS: dict[str, Callable[[Any], object]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("work", WORKS)
 @pytest.mark.parametrize("most", [25, pytest.param(500, marks=pytest.mark.long)])
 def test_an_interrupt_is_over_with_the_next_call(tmp_path: Path, work: str, most: int) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faults.scenes import SCENES, without_checkpoints
 from zoo import s3_server
 from zoo.forkserver import ForkServer, Outcome
 from zoo.s3_server import BUCKET, KILLS, S3Server
@@ -26,100 +27,70 @@ import tfckpt
 for package in ("s3fs", "moto.server"):
     pytest.importorskip(package, reason="needs s3fs and moto; setup.cfg has them in `test`")
 
-KEEP = 2
-SEED = 20250131
+SEED, SCENE = 20250131, "rotate"
+PRELOAD = ("tensorflow", "keras", "tfckpt", "faults.scenes")
 
 
 class Life:
     """Processes that save into one directory, one after the other, and what they were told."""
 
-    def __init__(self, server: S3Server, forks: ForkServer, log: Path, name: str) -> None:
-        self.server, self.forks, self.name, self.log = server, forks, name, log / name
-        self.asked = 0  # how many requests its saves were
+    def __init__(self, server: S3Server, forks: ForkServer, logs: Path, name: str) -> None:
+        self.server, self.forks, self.name, self.log = server, forks, name, logs / name
+        self.log.touch()
+        self.arguments = f"s3://{BUCKET}/{name}", str(self.log)
 
-    def saves(self, n: int = 0, strike: str = "") -> Outcome:
-        """Three, of which the last deletes the first; the n-th request is struck."""
+    def goes_on(self, n: int = 0, strike: str = "") -> Outcome:
+        """With the third save, which deletes the first; the n-th request is struck."""
         order = [self.server.url, n, strike]
-        return self.forks.run((__file__, "saves"), self.name, str(self.log), order, timeout=300)
+        return self.forks.run((__file__, "attempt"), *self.arguments, order, timeout=300)
 
-    def goes_on(self, name: str) -> Life:
-        """A copy, with which another life goes on."""
+    def copied(self, name: str) -> Life:
         for key in self.server.objects(self.name):
             source = {"Bucket": BUCKET, "Key": f"{self.name}/{key}"}
             self.server.client.copy_object(Bucket=BUCKET, Key=f"{name}/{key}", CopySource=source)
-        other = Life(self.server, self.forks, self.log.parent, name)
-        other.log.write_text(self.log.read_text().replace(f"/{self.name}/", f"/{name}/"))
-        return other
+        return Life(self.server, self.forks, self.log.parent, name)
 
     def judge(self) -> None:
         """A new process finds what it must, and saves; nothing is left over."""
-        told = [json.loads(line) for line in self.log.read_text().splitlines()]
-        ended = self.forks.run((__file__, "next_process"), self.name, told, timeout=300)
-        here = ended.result()
-        assert self.server.objects(self.name) == sorted(here)
+        told = self.forks.run("faults.scenes:judge", SCENE, *self.arguments, timeout=300)
+        assert told.result() == ""
+        assert without_checkpoints({*self.server.objects(f"{self.name}/run/inner")}) == []
         assert "Uploads" not in self.server.client.list_multipart_uploads(Bucket=BUCKET)
 
 
-def saves(name: str, log: str, order: list[Any]) -> None:
-    """In a process of its own: what is tried is noted, and again when the save has returned."""
-    from faults.scenes import Subject
-
+def attempt(root: str, log: str, order: list[Any]) -> None:
+    """In a process of its own; a checkpoint that is there is not saved over."""
     url, n, strike = order
     body = json.dumps({"n": n, "strike": strike, "pid": os.getpid()} if strike else {})
     urllib.request.urlopen(url + s3_server.CONTROL, body.encode()).close()
-    subject = Subject(f"s3://{BUCKET}/{name}")
-    found = subject.restore()
-    with Path(log).open("a", buffering=1) as file:
-        for step in range(found + 1, found + KEEP + 2):
-            file.write(json.dumps([step, "tried"]) + "\n")
-            file.write(json.dumps([step, subject.save(step)]) + "\n")
-
-
-def next_process(name: str, told: list[tuple[int, str]]) -> list[str]:
-    """In a process of its own: restore, read what was acknowledged, save; what must be there."""
-    from faults.scenes import LAST, Subject
-
-    run = f"s3://{BUCKET}/{name}"
-    paths = {step: text for step, text in told if text.startswith(run)}
-    subject, newest = Subject(run), max(paths, default=0)
-    found = subject.restore()
-    assert found in {newest, *(step for step, _ in told if step > newest)}, (found, told)
-    # One whose save did not return may be there, too, and an older one gone for it.
-    known = {*subject.manager.checkpoints, *paths.values()}
-    for path in sorted(known, key=lambda path: int(path.rpartition("-")[2]))[-KEEP:]:
-        step = Subject(run).read(path)
-        assert paths.get(step, path) == path
-    path = subject.save(LAST)
-    assert path not in paths.values()
-    hint = "`save` finds one: no checkpoint is replaced in an object store"
-    with pytest.raises(tfckpt.SaveError, match=hint):
-        subject.manager.save(checkpoint_number=int(path.rpartition("-")[2]))
-    bases = [each.rpartition("/")[2] for each in subject.manager.checkpoints]
-    assert path.endswith(bases[-1])
-    assert len(bases) <= KEEP
-    ends = (".data-00000-of-00002", ".data-00001-of-00002", ".index", ".tfckpt.json")
-    return ["checkpoint", *(base + end for base in bases for end in ends)]
+    assert SCENES[SCENE].act(root, log, list) == ([], "")
+    subject = SCENES[SCENE].subject(root)
+    subject.restore()
+    with pytest.raises(tfckpt.SaveError, match="no checkpoint is replaced in an object store"):
+        subject.manager.save(checkpoint_number=3)
 
 
 @pytest.fixture(scope="module")
-def life(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Life]:
-    """One that has saved three times."""
-    with S3Server() as server, ForkServer(server.environment) as forks:
-        life = Life(server, forks, tmp_path_factory.mktemp("told"), "undisturbed")
-        life.saves().result()
-        life.asked = len(server.calm())
-        yield life
+def lives(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Life, Life, int]]:
+    """One that has saved twice, one that went on with a third save, and the requests of that."""
+    with S3Server() as server, ForkServer(server.environment, PRELOAD) as forks:
+        laid = Life(server, forks, tmp_path_factory.mktemp("told"), "laid")
+        forks.run("faults.scenes:lay", SCENE, laid.arguments[0], timeout=300).result()
+        whole = laid.copied("whole")
+        whole.goes_on().result()
+        yield laid, whole, len(server.calm()) * 3 // 4  # before it asks for one that is there
 
 
 @pytest.mark.parametrize("kills", [1, pytest.param(50, marks=pytest.mark.long)])
-def test_a_kill_loses_nothing_of_what_is_saved_there(life: Life, kills: int) -> None:
+def test_a_kill_loses_nothing_of_what_is_saved_there(lives, kills: int) -> None:
+    laid, _, asked = lives
     draw = random.Random(SEED)
-    print(f"seed {SEED}: {kills} kills at one of {life.asked} requests")
+    print(f"seed {SEED}: {kills} kills at one of {asked} requests")
     for number in range(kills):
-        killed = life.goes_on(f"killed-{number}")
-        ended = killed.saves(draw.randrange(1, life.asked), draw.choice(KILLS))
+        killed = laid.copied(f"killed-{number}")
+        ended = killed.goes_on(draw.randrange(1, asked), draw.choice(KILLS))
         assert ended.signal == 9, ended
-        life.server.calm()
+        killed.server.calm()
         killed.judge()
 
 
@@ -134,8 +105,9 @@ for arguments in sys.argv[1:]:
 """
 
 
-def test_the_command_line_reads_and_prunes_there_without_tensorflow(life: Life) -> None:
-    run = f"s3://{BUCKET}/{life.goes_on('commands').name}"
+def test_the_command_line_reads_and_prunes_there_without_tensorflow(lives) -> None:
+    life = lives[1]
+    run = f"{life.arguments[0]}/run/inner"
     commands = [
         f"list {run}",
         f"inspect {run}",
@@ -161,5 +133,5 @@ def test_the_command_line_reads_and_prunes_there_without_tensorflow(life: Life) 
     assert [line.split()[0] for line in left.splitlines()[2:]] == ["ckpt-3"]
     assert "there is no bucket or container 'no-such-bucket'" in done.stderr
     assert "'tfckpt[remote]'" in done.stderr
-    left = {name.partition(".")[0] for name in life.server.objects("commands")}
+    left = {name.partition(".")[0] for name in life.server.objects("whole/run/inner")}
     assert left == {"checkpoint", "ckpt-3"}

@@ -11,8 +11,6 @@ import gc
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -227,29 +225,3 @@ def test_scenes(tmp_path: Path) -> None:
         expected = [SCENES[number][1] for number in numbers]
         wrong += [] if told == expected else [f"{told}, not {expected}; {outcome}"]
     assert not wrong, "\n".join(wrong)
-
-
-PROCESS = """
-import atexit
-from tfckpt.manager.signals import Signals
-atexit.register(print, "atexit")
-signals = Signals(["SIGTERM"], 1000)
-signals.install()
-try:
-    print("ready", flush=True)
-    while not signals.received:
-        pass
-    signals.leave()
-finally:
-    print("finally")
-"""
-
-
-def test_the_status_of_the_process_tells_the_signal_and_all_is_cleaned_up() -> None:
-    command = [sys.executable, "-c", PROCESS]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        process.terminate()
-        out, _ = process.communicate(timeout=60)
-    assert (process.returncode, out) == (143, "finally\natexit\n")

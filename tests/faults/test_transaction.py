@@ -120,25 +120,13 @@ def unchanged(target: Trained) -> Iterator[None]:
 # The data of the checkpoint
 
 
-def one_bit_of_the_last_value(content: bytes, values: list[bytes]) -> bytes:
-    place = max(content.find(value) for value in values if len(value) > 8)
-    return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
-
-
-DAMAGE: dict[str, Callable[[bytes, list[bytes]], bytes]] = {
-    "one bit": one_bit_of_the_last_value,
-    "empty": lambda content, _: b"",
-    "half": lambda content, _: content[: len(content) // 2],
-    "one byte less": lambda content, _: content[:-1],
-}
-
-
-@each_of(DAMAGE)
-def test_damaged_data_change_nothing(pair, how) -> None:
-    values = [value for _, _, value in pair.source.state()]
-    pair.data.write_bytes(DAMAGE[how](pair.data.read_bytes(), values))
-    with unchanged(pair.target), pytest.raises(tfckpt.DamagedCheckpointError):
-        pair.restore()
+def test_damaged_data_change_nothing(pair) -> None:
+    whole = pair.data.read_bytes()
+    last = max(whole.find(value) for _, _, value in pair.source.state() if len(value) > 8)
+    for content in (whole[:last] + bytes([whole[last] ^ 1]) + whole[last + 1 :], whole[:-1], b""):
+        pair.data.write_bytes(content)
+        with unchanged(pair.target), pytest.raises(tfckpt.DamagedCheckpointError):
+            pair.restore()
 
 
 # Every place

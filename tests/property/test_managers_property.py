@@ -335,23 +335,17 @@ def test_a_decision_is_whole(saved, rules, anchor, own, random) -> None:
     assert decide(listed, rules, anchor=anchor, run=own) == decision
     again = decide(left(saved, decision), rules, anchor=anchor, run=own)
     assert again == dataclasses.replace(decision, delete=())
+    # What one rule keeps, all of them do, and for its reason.
+    alone = [decide(saved, [rule], anchor=anchor, run=own).kept for rule in rules]
+    for prefix in order:
+        reasons = set().union(*(kept.get(prefix, ()) for kept in alone))
+        assert set(decision.kept.get(prefix, ())) == reasons
     # What no rule may delete stays.
     of_run = [one for one in saved if own is None or one.record.run == own]
     finite = [one.prefix for one in of_run if one.record.finite]
     unknown = [one.prefix for one in of_run if one.record.finite is None]
     assert set(decision.delete) <= {one.prefix for one in of_run[:-1]}
     assert not set(decision.delete) & set((finite or unknown)[-1:])
-
-
-@given(RUNS, RULES, ANCHOR, OWN)
-def test_the_rules_keep_the_union_of_what_each_keeps(saved, rules, anchor, own) -> None:
-    together = decide(saved, rules, anchor=anchor, run=own)
-    alone = [decide(saved, [rule], anchor=anchor, run=own) for rule in rules]
-    assert set(together.kept) == set().union(*(decision.kept for decision in alone))
-    for prefix, reasons in together.kept.items():
-        found = set().union(*(decision.kept.get(prefix, ()) for decision in alone))
-        assert set(reasons) == found
-        assert reasons
 
 
 @given(runs(restarts=False) | restarted(), RULES, ANCHOR, OWN)

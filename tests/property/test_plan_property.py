@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from zoo.entries import layer, sequence
 
 from tfckpt.core.inventory import Entry, Inventory, Layer, Role
-from tfckpt.planning import Severity, Status, make_plan, render_text, union_of
+from tfckpt.planning import Status, make_plan, render_text
 from tfckpt.planning.checks.comparison import Comparison
-from tfckpt.planning.checks.step import ASSIGNED
 from tfckpt.planning.matching.routing import Router
 from tfckpt.policy import Policy
 
@@ -194,44 +193,3 @@ def test_what_goes_straight_to_its_own_name_is_what_the_long_way_finds(policy, s
         long = make_plan(policy, stored, live)
     assert plan == long
     assert render_text(plan) == render_text(long)
-
-
-@given(st.lists(st.tuples(policies, inventories), min_size=2, max_size=3), inventories)
-def test_what_holds_for_several_sources(found, live):
-    plans = [
-        make_plan(policy, dataclasses.replace(stored, source=f"source {number}"), live)
-        for number, (policy, stored) in enumerate(found)
-    ]
-    united = union_of(plans)
-    # every live value has one step, and no stored one is lost
-    assert sorted(step.name for step in united.steps if step.name) == sorted(live.entries)
-    for plan in plans:
-        mine = {step.source for step in united.steps if step.origin == plan.source}
-        assert mine == {step.source for step in plan.steps if step.source}
-    assert render_text(united)
-    # only what one plan would restore is restored, and as it would
-    givers = {}
-    for plan in plans:
-        for step in plan.assignments:
-            givers.setdefault(step.name, []).append((plan.source, step.source, step.status))
-    for step in united.assignments:
-        assert givers[step.name] == [(step.origin, step.source, step.status)]
-    for name, several in givers.items():
-        if len(several) > 1:
-            (step,) = [step for step in united.steps if step.name == name]
-            assert step.severity is Severity.ERROR
-            assert all(source in step.reason for source, _, _ in several)
-    # it is refused where a plan is, but for what another provides
-    provided = {step.name for plan in plans for step in plan.steps if step.status in ASSIGNED}
-    provided |= {step.name for plan in plans for step in plan.resets if step.name}
-    for plan in plans:
-        grave = [step for step in plan.errors if step.status is not Status.MISSING]
-        lacking = [step for step in plan.errors if step.name not in provided]
-        if plan.problems or grave or lacking:
-            assert not united.ok
-    # the order of the sources says nothing about what is restored
-    again = union_of(plans[::-1])
-    for one in (united, again):
-        assert one.ok == united.ok
-        restored = {(step.name, step.origin, step.source) for step in one.assignments}
-        assert restored == {(s.name, s.origin, s.source) for s in united.assignments}

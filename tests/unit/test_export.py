@@ -91,6 +91,17 @@ def test_numpy_and_safetensors_read_every_bit_of_equal_files(tmp_path: Path) -> 
         same(found, content)
 
 
+def test_what_holds_no_numbers_is_left_out_and_said(tmp_path: Path) -> None:
+    objects = {"data": iter(tf.data.Dataset.range(3)), "words": tf.Variable(["a", "b"])}
+    prefix = tfckpt.Checkpoint(step=tf.Variable(7), **objects).save(f"{tmp_path}/run/ckpt")
+    ended = run("export", prefix, target := tmp_path / "all.safetensors")
+    assert ended.out == f"{target}: written\n"
+    assert "left out, since it holds only numbers: data, words" in ended.err
+    assert entries(target)["step"].role == "state"
+    tfckpt.restore(target, step=(step := tf.Variable(0)), on_unexpected="ignore")
+    assert int(step) == 7
+
+
 @pytest.mark.parametrize(
     ("suffix", "dtype"),
     [

@@ -130,6 +130,7 @@ def test_weights_that_early_stopping_holds_are_copied() -> None:
 
 # What is put into a saved state, and what is said of it.
 DAMAGED: list[tuple[dict[str, Any], str]] = [
+    ({"flavour": None}, "saved as a callback of other code"),
     ({"flavour": "tf_keras"}, "saved as a callback of tf_keras and is now one of Keras 3"),
     ({"attributes": {"wait": {"$no_such_type": 3}}}, "its saved state is not valid"),
     ({"attributes": {"__class__": 1}}, "__class__ is reset"),

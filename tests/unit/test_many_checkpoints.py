@@ -16,7 +16,7 @@ from zoo.command_line import run
 import tfckpt
 from tfckpt.stored.io.files import LocalFiles
 
-COUNTS = (20, 40, 80)
+COUNTS = (10, 20, 40)
 OPERATIONS = ("open_read", "listdir", "status", "exists", "identity", "create", "rename", "remove")
 
 

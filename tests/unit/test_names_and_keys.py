@@ -64,6 +64,10 @@ NO_SLOTS = {
     "bn/moving_mean/biased": (3,),
     "bn/moving_mean/local_step": (),
 }
+OF_OTHERS = (
+    "net/w/lamb_m net/w/LazyAdam net/w/LazyAdam_1 net/w/t_0/Adagrad train/net/w/LARSOptimizer"
+)
+OF_OTHERS += " net/w/AdaMax training/RMSprop/net/w/rms SGD/momentum/net/w training_2/Ftrl/iter"
 # keys with their shapes, what is here, and the names of some
 KEYS = {
     "Adafactor of Mesh TensorFlow": (
@@ -73,6 +77,9 @@ KEYS = {
     "Adafactor of tensor2tensor": (
         {**T2T, "b/b": (3,), "training/b/b/Adafactor": (3,)}, None,
         {key: f"optimizer/tf1/{key}" for key in (*T2T, "training/b/b/Adafactor") if "Ada" in key}),
+    "slots of optimizers that others wrote, and of Keras in graph mode": (
+        keys(f"net/w {OF_OTHERS}"), None,
+        {"net/w": "model/net/w", **{key: f"optimizer/tf1/{key}" for key in OF_OTHERS.split()}}),
     "shadows are moving averages": (
         keys(AVERAGES), None,
         {"conv/w/ExponentialMovingAverage": "optimizer/moving_average/conv/w",

@@ -54,7 +54,7 @@ def entry(text: str) -> Entry:
     role, kind, sides = next(ROLES[start] for start in ROLES if re.match(start, name))
     if shape is not None:
         sides = tuple(int(side) for side in shape.split(",") if side)
-    slot = re.fullmatch(r"\w+/(momentum|velocity|moving_average)/(.+)", name)
+    slot = re.fullmatch(r"\w+/(momentum|velocity|velocity_hat|moving_average)/(.+)", name)
     more = {"slot": slot[1], "of": variable or f"model/{slot[2]}"} if slot else {}
     role = Role.SLOT if slot else role
     return Entry(name, role, dtype or kind, sides, 4 * math.prod(sides or ()), **more)

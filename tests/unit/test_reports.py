@@ -118,6 +118,7 @@ FROM = "from zoo/iris/ckpt-1 under policy 'finetune'"
             "<RestoreReport: no checkpoint found; all values stay unchanged>",
         ),
         (of("a", "b"), "<Inventory: 2 values of 'zoo/iris/ckpt-1'>"),
+        (CheckpointList([CheckpointInfo("a/ckpt-3", 3, "committed")]), "<CheckpointList: ckpt-3>"),
         (
             compare(of("a", "b"), of("b", "c"), {}, {}),
             "<Diff: 2 differ, 0 are equal, 1 are not compared>",

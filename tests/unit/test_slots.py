@@ -60,6 +60,17 @@ def test_averages_are_restored_or_begin_at_the_restored_weights(flavour, tmp_pat
     same(at_the_end(model), at_the_end(old))
 
 
+def test_batches_that_accumulate_are_not_updates(tmp_path) -> None:
+    old = build(keras, steps=4, gradient_accumulation_steps=2)
+    path = written(old, "tfckpt", tmp_path)
+    for steps, said in ((None, "batches, of which several are one"), (4, "is of 4 batches in the")):
+        with pytest.raises(tfckpt.RefusedError, match=said):
+            tfckpt.restore(path, build(keras, gradient_accumulation_steps=steps))
+    model = build(keras)
+    tfckpt.restore(path, model, optimizer={"iterations": "restore"})
+    assert int(model.optimizer.iterations) == 4
+
+
 def gan(k: Any, rate: float, *, built: bool = True) -> Any:
     class Gan(k.Model):
         def __init__(self) -> None:

@@ -267,6 +267,13 @@ def test_a_vocabulary_of_another_size_needs_its_words():
     assert "of model/words/embeddings, an adapt rule with how: vocabulary moves the rows" in lead
 
 
+def test_names_of_thousands_of_levels_and_searches_without_end_take_no_time():
+    deep = Entry(f"model/{'/'.join('a' * 20_000)}/k", Role.WEIGHT, "float32", (2,), 8)
+    assert found([deep, *model(x=DENSE)], model(y=DENSE))[0]
+    many, other = (model(**{f"{x}{n}": SQUARE for n in range(20_000)}) for x in ("a", "b"))
+    assert found(many, other)[1] == "no policy was searched for, among more than 60,000 values"
+
+
 def test_rules_that_a_policy_has_already_are_not_shown_as_if_they_replaced_it():
     stored = inventory(model(a=DENSE, h=HEAD, x=CONV))
     live = inventory(model(b=DENSE, h={"kernel": (8, 4), "bias": (4,)}))

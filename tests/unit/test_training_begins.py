@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -41,11 +42,17 @@ def start(source: dict[str, Any], policy: Any = None, classes: int = 2, manager:
     return model, tfckpt.from_config(config, model=model)
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    place = tmp_path_factory.mktemp("trained")
+    fit(model := build(), 2, tfckpt.callbacks.resume(model, place, verbose=0))
+    return place
+
+
 @pytest.fixture
-def zoo(tmp_path) -> Path:
-    """A training of three epochs, in a directory of its own."""
-    fit(model := build(), 2, tfckpt.callbacks.resume(model, tmp_path / "zoo", verbose=0))
-    return tmp_path / "zoo"
+def zoo(trained, tmp_path) -> Path:
+    """A training of two epochs, in a directory of its own."""
+    return shutil.copytree(trained, tmp_path / "zoo")
 
 
 @pytest.mark.parametrize(("policy", "managed"), [(BODY, True), (SKIP, False)])

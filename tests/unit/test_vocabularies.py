@@ -122,6 +122,29 @@ def test_words_are_those_of_the_save_or_refused(flavour, case, tmp_path) -> None
         same(target.head.get_weights(), source.head.get_weights())
 
 
+@pytest.mark.parametrize("flavour", ["keras3", "tf_keras"], indirect=True)
+def test_bins_that_were_adapted(flavour, tmp_path) -> None:
+    def net(start: int | None) -> Any:
+        layer = flavour.layers.Discretization(num_bins=3)
+        if flavour.__name__ == "tf_keras":  # which keeps a summary of them in a variable
+            layer.build((None, 1))
+        if start is not None:
+            layer.adapt(np.arange(start, start + 12, dtype=np.float32).reshape(-1, 1))
+        return holding(flavour, lookup=layer)
+
+    source, target, other = net(0), net(None), net(50)
+    path = written(source, "tfckpt", tmp_path)
+    values = tf.constant([[0.0], [3.0], [5.0], [9.0], [55.0]])
+    WAYS[0](target, path)
+    same(target.lookup(values), source.lookup(values))
+    if flavour.__name__ == "tf_keras":
+        WAYS[0](other, path)
+        same(other.lookup(values), source.lookup(values))
+    else:
+        with pytest.raises(tfckpt.RefusedError, match=OTHER):
+            WAYS[0](other, path)
+
+
 def test_words_that_need_weights_are_refused_in_words(flavour, tmp_path) -> None:
     def net(**words: Any) -> Any:
         layer = flavour.layers.StringLookup(output_mode="tf_idf", **words)

@@ -250,7 +250,8 @@ class Place(NamedTuple):
 
 def drawn(number: int, draw: random.Random) -> Place:
     """Of each kind of value one, and of each root, in turn; all else is drawn."""
-    kind, root = [*KINDS][number % len(KINDS)], ROOTS[number % len(ROOTS)]
+    turn, at = divmod(number, len(KINDS))
+    kind, root = [*KINDS][at], ROOTS[(turn + at) % len(ROOTS)]
     holders = tuple(draw.choices([*HOLDERS], k=draw.randrange(4)))
     if kind in BY_VALUE and (holders[-1:] == ("tuple",) or (not holders and root == "method")):
         holders = (*holders, "dict")  # where another value can be assigned

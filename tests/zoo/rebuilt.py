@@ -74,25 +74,3 @@ def basic_pitch(k: Any) -> Any:
     y = layers.Conv2D(32, 5, padding="same", strides=(1, 3))(stacked)
     y = layers.Concatenate()([notes, layers.ReLU()(layers.BatchNormalization()(y))])
     return k.Model(x, [contours, notes, layers.Conv2D(1, 3, padding="same")(y)])
-
-
-def _nlf(k: Any) -> list[Any]:
-    layers = k.layers
-    hidden = [layers.Dense(256), layers.Dropout(0.5), layers.Dense(256), layers.Dropout(0.5)]
-    return [*hidden, layers.Flatten(), layers.Dense(1)]
-
-
-# The name of the file, the shape of the input, the layers.
-KERAS_FILES: dict[str, tuple[str, tuple[int | None, ...], Any]] = {
-    "h5_rl_deep_sarsa": (
-        "deep_sarsa_trained.h5",
-        (15,),
-        lambda k: [k.layers.Dense(units) for units in (30, 30, 5)],
-    ),
-    "h5_rl_drqn": (
-        "cartpole_drqn.h5",
-        (None, 2),
-        lambda k: [k.layers.LSTM(32), k.layers.Dense(2)],
-    ),
-    "k3_nlf": ("model.keras", (40,), _nlf),
-}

@@ -23,9 +23,11 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tfckpt.core.versions import release
 from zoo import programs as of
 from zoo import programs_around as around
 from zoo import programs_held as held
@@ -96,6 +98,9 @@ class Measured(NamedTuple):
 
 
 DRAWN, BOTH = {"all": "said"}, FLAVOURS
+OLD = release(version("keras")) < (3, 7)
+BY_STEPS = {"keras": "said"} if OLD else {}
+ONCE = ("fit 2", "next", "over") if OLD else TWO  # it trains no epoch after the end of the data
 AT_ONCE: dict[str, Place] = {"fit 2": (1, 0, 1)}  # before it has saved anything
 DONE: dict[str, Place] = {"over": (0, -1, "done")}  # before it is told that it is
 
@@ -110,7 +115,9 @@ ROWS: dict[str, Row] = {
     "arrays": Row(of.arrays, flavors=BOTH, all=True),
     "validation split": Row(of.split, VALIDATED, flavors=BOTH),
     "shuffled validation": Row(of.shuffled_validation, VALIDATED),
-    "endless validation": Row(of.endless_validation(of.shuffled), VALIDATED, flavors=BOTH),
+    "endless validation": Row(
+        of.endless_validation(of.shuffled), VALIDATED, "begins it", BY_STEPS, flavors=BOTH
+    ),
     "endless, two shuffles": Row(
         of.endless_validation(lambda: of.shuffled().take(6).shuffle(6)),
         ("later", "valid"),
@@ -175,7 +182,7 @@ ROWS: dict[str, Row] = {
     "labels between": Row(around.labels_between, TWO, flavors=BOTH),
     "fits of drawn data": Row(around.fits(data=of.noisy, shared=False), TWO),
     "fits of one dataset": Row(around.fits(data=around.batches), TWO, flavors=BOTH, all=True),
-    "fits of one, by steps": Row(around.fits(data=around.batches, steps_per_epoch=STEPS), TWO),
+    "fits of one, by steps": Row(around.fits(data=around.batches, steps_per_epoch=STEPS), ONCE),
     "fits of one drawn": Row(
         around.fits(data=of.noisy), TWO, "its own dataset", {"fit 2": "said"}, places=AT_ONCE
     ),

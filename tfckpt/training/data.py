@@ -147,6 +147,8 @@ class Data:
             return
         if any(map(self._shared_with, self._fits.unread)):
             yield fit_checks.UNREAD
+        if fit.validation_goes_on(self._model):
+            yield fit_checks.VALIDATION_GOES_ON
         yield from fit_checks.about_data(self.iterator, self._captured, self._model)
         yield from fit_checks.about_calls(self._captured)
 

@@ -123,6 +123,9 @@ def about_validation(times: int, steps: int | None, *, exact: bool) -> str:
     )
 
 
+VALIDATION_GOES_ON = (
+    "validation by `validation_steps` is not exact: Keras before 3.7 begins it where the last ended"
+)
 READ_BESIDE = (
     "not exact: a callback reads the data of `fit` itself, and their shuffle goes on with that; "
     "give it a dataset of its own"

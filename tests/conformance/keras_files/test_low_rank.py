@@ -6,39 +6,19 @@ tfckpt makes the second one zero, so that the first still learns.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import keras
 import numpy as np
 import pytest
 from zoo.models import called, in_turn, stack
+from zoo.saved import attended, einsum, embedded
 from zoo.values import FORMATS, fill, save
 
 import tfckpt
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Build = Callable[[Any], Any]
 
 
 def dense(k):
     layers = [k.layers.Dense(6, name="a"), k.layers.Dense(6, use_bias=False), k.layers.Dense(4)]
     return stack(k, *layers, shape=(8,))
-
-
-def einsum(k):
-    first = k.layers.EinsumDense("abc,cd->abd", (None, 6), bias_axes="d")
-    return stack(k, first, k.layers.EinsumDense("abc,cd->abd", (None, 4)), shape=(5, 8))
-
-
-def embedding(k):
-    return stack(k, k.layers.Embedding(10, 8), k.layers.Flatten(), k.layers.Dense(3), shape=(5,))
-
-
-def attention(k):
-    x = k.Input((5, 8))
-    return k.Model(x, k.layers.Dense(3)(k.layers.MultiHeadAttention(2, 4)(x, x)))
 
 
 def convolution(k):
@@ -64,8 +44,8 @@ def adapted(model, rank):
     return model
 
 
-ADAPTED = [(build, "") for build in (dense, einsum, embedding, attention, convolution, subclassed)]
-ADAPTED += [(einsum, "int8"), (embedding, "int4")]
+ADAPTED = [(build, "") for build in (dense, einsum, embedded, attended, convolution, subclassed)]
+ADAPTED += [(einsum, "int8"), (embedded, "int4")]
 
 
 def filled(model, seed):

@@ -59,7 +59,7 @@ def test_the_weights_of_the_best_epoch_are_loaded_and_the_optimizer_stays(
     best = int(np.argmin(losses))
     assert best < 4, "the last epoch is the best: nothing is seen"
     np.testing.assert_equal(model.get_weights(), weights[best])
-    assert int(model.optimizer.iterations) == 10
+    assert int(model.optimizer.iterations.numpy()) == 10
     said = capsys.readouterr().out.splitlines()[-1]
     assert said == (
         f"loaded the weights of the best checkpoint, {tmp_path}/ckpt-{best + 1}: "

@@ -27,7 +27,7 @@ from zoo.models import net
 from zoo.pairs.build import start_anew
 
 Layer = Callable[..., Any]
-ADAM, ADAGRAD, MOMENTUM = ("Adam", "Adam_1"), ("t_0/Adagrad",), ("Momentum",)
+ADAM, MOMENTUM = ("Adam", "Adam_1"), ("Momentum",)
 AVERAGE, RMS = ("ExponentialMovingAverage",), ("RMSProp", "RMSProp_1")
 STEP: Mapping[str, tuple[int, ...]] = {"global_step": ()}
 POWERS: Mapping[str, tuple[int, ...]] = {"beta1_power": (), "beta2_power": (), **STEP}
@@ -217,11 +217,6 @@ SLIM_HOLDS = {
     "conv2_bn": f"net/conv2/BatchNorm/ beta {MOVING}",
     "logits": "net/logits/ weights biases",
 }
-VGG = {"conv1_1": conv(2), "conv1_2": conv(2), "flat": FLAT, "fc6": dense(4), "fc8": dense(3)}
-VGG_HOLDS = {
-    **{f"conv1_{n}": f"vgg_16/conv1/conv1_{n}/ {SLIM}" for n in (1, 2)},
-    **{f"fc{n}": f"vgg_16/fc{n}/ {SLIM}" for n in (6, 8)},
-}
 MOBILE = {"conv": conv(2, use_bias=False), "conv_bn": norm()}
 MOBILE |= {"dw": layer("DepthwiseConv2D", 3, use_bias=False), "dw_bn": norm()}
 MOBILE |= {"pw": layer("Conv2D", 4, 1, use_bias=False), "pw_bn": norm(), "pool": POOL}
@@ -255,15 +250,8 @@ SONNET = {"conv1": layer("Conv2D", 16, 8, 4), "conv2": layer("Conv2D", 32, 4, 2)
 SONNET |= {"linear": dense(256)}
 WORDY = {"words": layer("Embedding", 9, 4), "flat": FLAT, "head": dense(2)}
 CELL = {"rnn": layer("LSTM", 3), "head": dense(2)}
-HEAD = {"head": "out/ kernel bias"}
 ONE_KERNEL = "TF1's cells have one kernel of inputs and state, its gates in another order"
 GATES = "rnn/basic_lstm_cell/kernel", "rnn/basic_lstm_cell/bias"
-
-
-def scalars(k: Any) -> Program:
-    """``tf.Variable``s with names of one's own."""
-    parts = {"a": tf.Variable(0.0, name="a"), "b": tf.Variable(0.0, name="b")}
-    return Program(dict(parts), parts)
 
 
 OWN_FILES: Mapping[str, File] = {
@@ -282,33 +270,17 @@ OWN_FILES: Mapping[str, File] = {
     "hidden1/weights, Keras's names": File(
         chain(ROW, KERAS, **THREE), scoped("{}", *OF_THREE, words=SLIM), AVERAGE, STEP
     ),
-    "contrib.layers": File(
-        chain(ROW, KERAS, **THREE), scoped("fully_connected#", *OF_THREE, words=SLIM), ADAM, POWERS
-    ),
-    "slim, VGG, Keras's names": File(chain(IMAGE, KERAS, **VGG), VGG_HOLDS),
     "slim, BatchNorm": File(chain(IMAGE, **SLIM_CNN), SLIM_HOLDS, MOMENTUM, STEP),
     "slim, BatchNorm, Keras's names": File(chain(IMAGE, KERAS, **SLIM_CNN), SLIM_HOLDS),
     "slim, MobileNet": File(chain(IMAGE, **MOBILE), MOBILE_HOLDS, (*RMS, *AVERAGE), STEP),
-    "estimator, Adagrad": File(
-        chain(ROW, KERAS, **THREE),
-        scoped("dnn/hiddenlayer_@", *OF_THREE[:2]) | {"logits": "dnn/logits/ kernel bias"},
-        ADAGRAD,
-        STEP,
-    ),
     "W1, b1": File(
         chain(ROW, KERAS, **THREE), {p: f"W{n} b{n}" for n, p in enumerate(OF_THREE, 1)}
-    ),
-    "Sonnet 1": File(
-        chain(ROW, **THREE), scoped("mlp/linear_@", *OF_THREE, words="w b"), ADAM, POWERS
     ),
     "an embedding in parts": File(
         chain(WORDS, **WORDY),
         {"words": "words/embeddings", "head": "head/ kernel bias"},
         parted="words/embeddings",
         should=FIRST,
-    ),
-    "word_embeddings": File(
-        chain(WORDS, KERAS, **WORDY), {"words": "word_embeddings", "head": "softmax/ w b"}, ADAM
     ),
     "SeparableConv2D": File(
         chain(IMAGE, KERAS, conv=layer("SeparableConv2D", 2, 3), pool=POOL, head=dense(2)),
@@ -374,13 +346,6 @@ REAL: Mapping[str, File] = {
         },
         corpus="tf1_neurocore",
         should=FIRST,
-    ),
-    "half plus two": File(
-        scalars,
-        {"a": "Variable", "b": "Variable_1"},
-        corpus="tf1_serving_export_v2",
-        call=everything,
-        should=REFUSED,
     ),
     "MIDAS, Keras's names": File(
         chain((108,), KERAS, **MIDAS),

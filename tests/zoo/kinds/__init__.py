@@ -1,9 +1,8 @@
 """The table of kinds: models and agents that are restored before anything of them is called.
 
-``python -m zoo.kinds`` in ``tests`` measures and prints it, ``python -m zoo.kinds keras GAN`` the
-rows of one flavour with a word in their names; ``conformance/test_restored_before_built.py``
-asserts it. A program takes three steps, saves, and takes two more. Then its objects are made anew,
-under another seed and as in a new process, and restored before a step; they take the last two.
+``conformance/test_restored_before_built.py`` measures and asserts it. A program takes three steps,
+saves, and takes two more. Then its objects are made anew, under another seed and as in a new
+process, and restored before a step; they take the last two.
 A cell says what came of it:
 
 - ``exact``: after the restore, every value that there is has the bits of the saved one, none is

@@ -77,40 +77,7 @@ def sac(k: Any) -> Made:
     return Made({"agent": agent}, step)
 
 
-def ppo(k: Any) -> Made:
-    """A body for actor and critic, a spread of its own, one optimizer over all."""
-
-    class Policy(k.Model):
-        def __init__(self) -> None:
-            super().__init__()
-            self.body, self.mean, self.value = dense(k, 4, 2, 1)
-
-        def build(self, shape: Any) -> None:
-            self.log_std = self.add_weight(name="log_std", shape=(2,), initializer="zeros")
-            super().build(shape)
-
-        def call(self, x: Any) -> Any:
-            x = self.body(x)
-            return self.mean(x) * tf.exp(self.log_std), self.value(x)
-
-    return trained(k, Policy(), X)
-
-
 # Modules
-
-
-def module_with_network(k: Any) -> Made:
-    module = tf.Module()
-    module.net, module.gain = k.Sequential(dense(k, 4, 2)), tf.Variable(1.0)
-    module.optimizer = k.optimizers.Adam(0.05)
-
-    def step() -> None:
-        with tf.GradientTape() as tape:
-            loss = loss_of(module.net(X) * module.gain)
-        variables = [*module.net.trainable_variables, module.gain]
-        descend(module.optimizer, tape, loss, variables)
-
-    return Made({"module": module}, step)
 
 
 class Lazy(tf.Module):
@@ -194,8 +161,6 @@ def v1_adam(k: Any) -> Made:
 KINDS: dict[str, Callable[[Any], Made]] = {
     "DQN": dqn,
     "SAC": sac,
-    "PPO": ppo,
-    "module with network": module_with_network,
     "lazy module": lazy_module,
     "lazy module, optimizer": lazy_optimizer,
     "lazy module beside": lazy_beside_keras,

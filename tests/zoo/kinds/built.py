@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from zoo.kinds.parts import IDS, SEQUENCE, Made, X, dense, descend, loss_of, model_of, trained
+from zoo.kinds.parts import IDS, SEQUENCE, Made, X, dense, model_of, trained
 
 # What adapts
 
@@ -37,41 +37,6 @@ def vectorized(k: Any, *, again: bool = True) -> Made:
     parts = {"embed": k.layers.Embedding(9, 2), "out": k.layers.Dense(1)}
     made = trained(k, model_of(k, call, layer=layer, **parts), WORDS)
     return adapted(made, again, lambda: layer.adapt(WORDS))
-
-
-def looked_up(k: Any, *, again: bool = True) -> Made:
-    words, numbers = k.layers.StringLookup(), k.layers.IntegerLookup()
-
-    def adapt() -> None:
-        words.adapt(["x", "y", "x"])
-        numbers.adapt(np.array([[3], [5], [3]]))
-
-    def call(self: Any, inputs: Any) -> Any:
-        return self.one(self.words(inputs["word"])) + self.other(self.numbers(inputs["number"]))
-
-    parts = {"one": k.layers.Embedding(5, 2), "other": k.layers.Embedding(5, 2)}
-    given = {"word": tf.constant(["x", "y"]), "number": tf.constant([3, 4])}
-    made = trained(k, model_of(k, call, words=words, numbers=numbers, **parts), given)
-    return adapted(made, again, adapt)
-
-
-def feature_space(k: Any, *, again: bool = True) -> Made:
-    of = k.utils.FeatureSpace
-    space = of(
-        {"colour": "string_categorical", "size": of.float_normalized()}, output_mode="concat"
-    )
-    rows = {"colour": ["r", "g", "r", "b"], "size": [1.0, 2.0, 3.0, 5.0]}
-    inputs = {name: tf.constant(values) for name, values in rows.items()}
-    made = trained(k, model_of(k, lambda self, x: self.out(x), out=k.layers.Dense(2)), X)
-    model, optimizer = made.objects["model"], made.objects["optimizer"]
-
-    def step() -> None:
-        with tf.GradientTape() as tape:
-            loss = loss_of(model(tf.cast(space(inputs), "float32")))
-        descend(optimizer, tape, loss, model.trainable_variables)
-
-    adapt = lambda: space.adapt(tf.data.Dataset.from_tensor_slices(rows).batch(2))  # noqa: E731
-    return adapted(Made({"space": space, **made.objects}, step), again, adapt)
 
 
 # What makes their variables
@@ -218,21 +183,6 @@ def build_of_two_shapes(k: Any) -> Made:
     return trained(k, model_of(k, call, memory=Memory()), X)
 
 
-def build_of_a_dict(k: Any) -> Made:
-    class Mixed(k.layers.Layer):
-        def build(self, shape: Any) -> None:
-            width = shape["many"][0][-1] + shape["one"][-1]
-            self.kernel = self.add_weight(name="kernel", shape=(width, 2))
-            self.built = True
-
-        def call(self, x: Any) -> Any:
-            joined = tf.concat([x["many"][0], x["one"]], -1)
-            return tf.matmul(joined, tf.convert_to_tensor(self.kernel))
-
-    call = lambda self, x: self.mixed({"many": [x, x], "one": x})  # noqa: E731
-    return trained(k, model_of(k, call, mixed=Mixed()), X)
-
-
 # What their inputs are
 
 
@@ -266,10 +216,6 @@ KINDS: dict[str, Callable[[Any], Made]] = {
     "Normalization, once": lambda k: normalized(k, again=False),
     "TextVectorization": vectorized,
     "TextVectorization, once": lambda k: vectorized(k, again=False),
-    "StringLookup": looked_up,
-    "StringLookup, once": lambda k: looked_up(k, again=False),
-    "FeatureSpace": feature_space,
-    "FeatureSpace, once": lambda k: feature_space(k, again=False),
     "made in build": made_in_build,
     "weights in a list": weights_in_a_list,
     "made in call": made_in_call,
@@ -283,7 +229,6 @@ KINDS: dict[str, Callable[[Any], Made]] = {
     "tied, table last": lambda k: tied(k, table_first=False),
     "builds its children": builds_its_children,
     "build of two shapes": build_of_two_shapes,
-    "build of a dict": build_of_a_dict,
     "dict of inputs": dict_of_inputs,
     "ragged input": ragged,
     "several input shapes": several_shapes,

@@ -152,11 +152,7 @@ def by_tensorflow(path: str, objects: Mapping[str, Any]) -> Any:
     return tf.train.Checkpoint(**objects).read(path)
 
 
-BY_TENSORFLOW = "TensorFlow"
-OURS = ("Checkpoint", "run", "call")
-WAYS = dict(
-    zip((*OURS, BY_TENSORFLOW), (by_checkpoint, by_run, by_call, by_tensorflow), strict=True)
-)
+WAYS = {"Checkpoint": by_checkpoint, "run": by_run, "call": by_call}
 
 
 def restored(
@@ -213,15 +209,11 @@ class Row(NamedTuple):
 
 COMES_LATER = Row(WAITS, "plain modules have no record of a call: TensorFlow restores them")
 BY_A_FLAG = Row(REFUSED, r"model \(Net\) cannot be built .* missing .*'wide'")
-ADAPT = Row(
-    REFUSED, r"3 values for it.* adapt it before restoring: feature_space\.adapt\(dataset\)"
-)
 ROWS: dict[tuple[str, str], Row] = {
     ("lazy module", ""): COMES_LATER,
     ("lazy module, optimizer", ""): COMES_LATER,
     ("lazy module beside", ""): COMES_LATER,
     ("made in call, by a flag", ""): BY_A_FLAG,
-    ("FeatureSpace, once", ""): ADAPT,
     ("LoRA enabled later", ""): Row(REFUSED, r"optimizer \(Adam\) has no variables yet"),
     ("Dropout", "tf_keras"): Row(DIFFERS, "tf_keras draws by the global generator"),
 }
@@ -230,15 +222,10 @@ ONLY = {
     "quantized": "keras",
     "LoRA": "keras",
     "LoRA enabled later": "keras",
-    "accumulation": "keras",
     "v1 Adam": "tf_keras",
 }
-SLOW = {  # tried in the long suite
-    *(("transformer, six arguments", "keras"), ("transformer", "tf_keras")),
-    *(("BERT of KerasHub's kind", "keras"), ("cells, ConvLSTM2D", "keras"), ("fit", "tf_keras")),
-    *(("lists, dicts, tuples", "keras"), ("embedding, LSTM, GRU", "tf_keras")),
-}
 CASES = [(name, f) for name in KINDS for f in FLAVOURS if ONLY.get(name, f) == f]
+USUAL = [(n, ONLY.get(n, FLAVOURS[at % 2])) for at, n in enumerate(KINDS)]  # the others are long
 
 
 def expected(name: str, flavour: str) -> Row:
@@ -247,7 +234,7 @@ def expected(name: str, flavour: str) -> Row:
 
 def way_of(name: str, flavour: str) -> str:
     """One for each kind and flavour, so that all are tried."""
-    return OURS[CASES.index((name, flavour)) % len(OURS)]
+    return [*WAYS][CASES.index((name, flavour)) % len(WAYS)]
 
 
 # In two processes: one saves all kinds of a flavour, the other one restores them
@@ -269,11 +256,9 @@ def restore_one(flavour: str, name: str, way: str, directory: Path) -> Found:
     k, make = importlib.import_module(flavour), KINDS[name]
     run: Whole = pickle.loads((directory / "run").read_bytes())
     ours, theirs = run.files[tfckpt.__name__], run.files[tf.train.__name__]
-    if way == BY_TENSORFLOW:
-        return restored(k, make, theirs, run, WAYS[way])
     found, row = restored(k, make, ours, run, WAYS[way]), expected(name, flavour)
     if found.cell == DIFFERS:  # as TensorFlow does with its own file, or it is wrong
-        other = restored(k, make, theirs, run, WAYS[BY_TENSORFLOW])
+        other = restored(k, make, theirs, run, by_tensorflow)
         if {*found.names} - {*other.names}:
             return found._replace(cell=WRONG)
     if found.cell == REFUSED == row.cell and not re.search(row.why, found.details):
@@ -284,10 +269,7 @@ def restore_one(flavour: str, name: str, way: str, directory: Path) -> Found:
 def measure(
     server: ForkServer, flavour: str, cases: Sequence[tuple[str, str]], folder: Path
 ) -> dict[tuple[str, str], Found]:
-    """What comes of kinds that are restored in these ways; of TensorFlow's file by TensorFlow.
-
-    The server has imported ``PRELOAD``.
-    """
+    """What comes of kinds that are restored in these ways; the server has imported ``PRELOAD``."""
     names = [*dict.fromkeys(name for name, _ in cases)]
     server.run(f"{__name__}:save_all", flavour, names, str(folder), timeout=LIMIT).result()
     found = server.run(f"{__name__}:restore_all", flavour, cases, str(folder), timeout=LIMIT)

@@ -249,25 +249,6 @@ def with_averages(k: Any) -> Made:
     return mlp(k, by=optimizer)
 
 
-def scheduled(k: Any) -> Made:
-    falls = k.optimizers.schedules.ExponentialDecay(0.1, 2, 0.5)
-    return mlp(k, by=k.optimizers.SGD(falls, momentum=0.9, nesterov=True))
-
-
-def of_other_optimizers(k: Any) -> Made:
-    if k.__name__ == "keras":
-        return mlp(k, by=k.optimizers.Lion(0.05))
-    return mlp(k, by=k.optimizers.legacy.Adam(0.05))
-
-
-def factored(k: Any) -> Made:
-    return mlp(k, by=k.optimizers.Adafactor(0.05))
-
-
-def accumulated(k: Any) -> Made:
-    return mlp(k, by=k.optimizers.Adam(0.05, gradient_accumulation_steps=2))
-
-
 def untrained_module(k: Any) -> Made:
     """A variable in a module of the model, which the loss does not know."""
     aside = tf.Module()
@@ -335,10 +316,6 @@ KINDS: dict[str, Callable[[Any], Made]] = {
     "mixed_float16": mixed_precision,
     "MirroredStrategy": in_strategy,
     "AdamW, averages": with_averages,
-    "schedule, Nesterov": scheduled,
-    "Lion or legacy Adam": of_other_optimizers,
-    "Adafactor": factored,
-    "accumulation": accumulated,
     "frozen part": frozen_part,
     "untrained module": untrained_module,
     "Dropout": dropout,

@@ -264,6 +264,13 @@ def validation_steps_of(model: Any) -> int | None:
     return None if frame is None else frame.f_locals.get("validation_steps")
 
 
+def validation_goes_on(model: Any) -> bool:
+    """Whether each evaluation begins where the last one ended: by steps, in Keras before 3.7."""
+    given = validation_data_of(model) is not None and validation_steps_of(model) is not None
+    old = versions.release(versions.installed("keras")) < (3, 7)
+    return given and old and is_keras3(model)
+
+
 def iterators_of_evaluation(model: Any) -> int:
     """How many iterators the evaluation that ends has made of its data."""
     if (frame := _frame(model, "evaluate")) is None:
