@@ -55,6 +55,13 @@ def fed(make: Callable[[Start], Any], **more: Any) -> Program:
     return program
 
 
+def replicated(run: Start) -> None:
+    """Nobody sees what is in the datasets of a strategy."""
+    with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
+        model = run.compiled()
+    run.fit(model, x=shuffled().batch(BATCH))
+
+
 def augmented(run: Start) -> Any:
     flip = run.keras.layers.RandomFlip(seed=1)
 

@@ -225,6 +225,7 @@ ROWS: dict[str, Row] = {
     ),
     "draws between": Row(held.draws_between, TWO, flavors=BOTH),
     "model drawn between": Row(held.another_model_between, TWO, flavors=BOTH),
+    "shuffle, in a strategy": Row(of.replicated, ("next", "later"), flavors=BOTH),
 }
 
 

@@ -121,6 +121,9 @@ def count_passes(
     alternate, each second was not read.
     """
     if not isinstance(dataset, tf.data.Dataset):
+        of_strategy = isinstance(dataset, tf.distribute.DistributedDataset)
+        for _ in range(number if of_strategy else 0):
+            iter(dataset)  # what is in it is not known; a shuffle counts each
         return
     shuffles = [each for each, *_ in _shuffles(dataset)]
     one_pass, kept = _one_pass(dataset), _below_caches(dataset)

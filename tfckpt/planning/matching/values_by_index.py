@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tfckpt.core.inventory import Inventory, Layer, Ordered, Shape
 
 _UNNAMED = re.compile(r"vars/\d+")
-INDEX_HINT = "map the values with `rename`, or exclude them to keep the model's"
+_HINT = "map the values with `rename`, or exclude them to keep the model's"
 
 _OPTIMIZER_HINT = (
     "optimizer: {slots: reset} resets the slots; TensorFlow's format stores them by name"
@@ -113,7 +113,7 @@ class Orders:
             if (reason := self._failed.get(live[:end])) is not None:
                 if live[:end] in self._live.optimizers:
                     return reason, _OPTIMIZER_HINT
-                return reason, INDEX_HINT
+                return reason, _HINT
             end = live.rfind("/", 0, end)
         return "", ""
 

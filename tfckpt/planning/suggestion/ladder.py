@@ -311,14 +311,15 @@ class Ladder:
                     self._one_by_one(ones, others)
 
     def _stays(self, olds: Nodes, news: Nodes) -> bool:
-        """Whether the only one that is left of each comes behind the same ones, or on a branch."""
+        """Whether the only one left is fed as before, or comes behind the same ones."""
         olds, news = (sorted(side, key=operator.attrgetter("created")) for side in (olds, news))
         was = [self.taken.get(x.path, "") for x in olds]
         now = [x.path if x.path in self.pairs else "" for x in news]
-        one = news[now.index("")].layer
+        one, other = olds[was.index("")].layer, news[now.index("")].layer
+        if one and other and one.fed and one.fed == other.fed:
+            return True
         both = {*was} & {*now}
-        ahead = ({*was[: was.index("")]} & both, {*now[: now.index("")]} & both)
-        return ahead[0] == ahead[1] or (one is not None and one.beside)
+        return {*was[: was.index("")]} & both == {*now[: now.index("")]} & both
 
     def _across(self) -> None:
         """Layers that went from one container to another, if all of their kind are in order."""

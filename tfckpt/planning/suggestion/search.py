@@ -19,7 +19,6 @@ from tfckpt.planning.checks.one_sided import OF_OPTIMIZERS, is_adapter
 from tfckpt.planning.checks.step import QUANTIZE_HINT, Status, is_save_counter
 from tfckpt.planning.ema import Averages
 from tfckpt.planning.matching.seeds import layer_of, seed_of
-from tfckpt.planning.matching.values_by_index import INDEX_HINT
 from tfckpt.planning.planner import make_plan
 from tfckpt.planning.suggested import Answer, Candidates, Suggestion, leaving, which_is_which
 from tfckpt.planning.suggestion.fitting import axes_of, merges, permuted
@@ -288,8 +287,8 @@ class _Search:
     def _without_rest(self, keys: Keys, plan: Plan) -> Suggestion | None:
         """Without what has no counterpart; None if that is not enough, or leaves nothing."""
         stored, live = self._stored.entries, self._live.entries
-        kept = (s for s in plan.errors if s.status is not Status.SUSPECT or s.hint == INDEX_HINT)
-        new = {s.name for s in kept if s.live}
+        lone = (s for s in plan.errors if s.status is not Status.SUSPECT or not s.stored)
+        new = {s.name for s in lone if s.live}
         counter = {name for name in new if is_save_counter(live[name])}
         layers = {holder_of(n) for n in new if live[n].role is Role.WEIGHT and not is_adapter(n)}
         weights = {n for n, e in live.items() if e.role is Role.WEIGHT and holder_of(n) in layers}
