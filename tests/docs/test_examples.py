@@ -32,7 +32,6 @@ TF_KERAS = (
 )
 
 
-@pytest.mark.long
 def test_the_demo_resumes_and_fine_tunes(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(PROJECT / "examples" / "digits" / "demo.py")],
