@@ -8,6 +8,7 @@ another order (docs/distribute.md): it may differ in the last bit of a float32, 
 
 from __future__ import annotations
 
+import importlib
 import random
 import re
 import signal
@@ -16,8 +17,11 @@ from typing import Any
 
 import keras
 import pytest
+import tensorflow as tf
 from zoo.cluster import run_servers, run_workers
 from zoo.forkserver import ForkServer, results
+
+import tfckpt.callbacks
 
 
 def killed_and_resumed(
@@ -70,3 +74,25 @@ def test_a_fit_by_parameter_servers_goes_on_at_its_epoch(server, tmp_path) -> No
     assert "under ParameterServerStrategy" in refused
     assert "initial_epoch=run.epoch" in refused
     assert ended == [[[0, 1], 8], [[2, 3], 16]]
+
+
+def of_replicas(keras: str, run: str) -> None:
+    """In a child: a ``fit`` over two replicas."""
+    k = importlib.import_module(keras)
+    two = [tf.config.LogicalDeviceConfiguration()] * 2
+    tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], two)
+    with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+        model = k.Sequential([k.Input((4,)), k.layers.BatchNormalization(), k.layers.Dense(1)])
+        model.compile("sgd", "mse")
+    data = tf.data.Dataset.from_tensors((tf.ones((4, 4)), tf.ones((4, 1))))
+    model.fit(data, callbacks=[tfckpt.callbacks.resume(model, run)], verbose=0)
+
+
+@pytest.mark.parametrize(("flavor", "said"), [("keras", False), ("tf_keras", True)])
+def test_averages_of_which_each_replica_has_its_own_are_said(
+    flavor, said, server, tmp_path
+) -> None:
+    outcome = server.run((__file__, "of_replicas"), flavor, str(tmp_path))
+    assert not outcome.error, outcome
+    averages = "batch_normalization/moving_mean, batch_normalization/moving_variance"
+    assert (f"a file has the mean of {averages} over replicas" in outcome.output) == said

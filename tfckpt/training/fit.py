@@ -333,6 +333,7 @@ class Fit:
             self._say_once(
                 *self._data.warnings(),
                 *fit_checks.about_objects(self._model, self._objects),
+                *fit_checks.about_replicas(self._model),
                 *fit_checks.about_step(graphs, self._model),
             )
             if self._model.run_eagerly:

@@ -21,7 +21,7 @@ from tfckpt.live.private import fit, tf_data
 from tfckpt.live.private.either_keras import with_layers_below
 from tfckpt.live.private.runtime import global_seed
 from tfckpt.live.restore import TRAINING
-from tfckpt.live.variables import is_variable, raw
+from tfckpt.live.variables import is_averaged, is_variable, raw
 from tfckpt.live.workers import strategy_without_fit
 from tfckpt.planning import Status
 
@@ -193,6 +193,15 @@ def about_objects(model: Any, objects: Mapping[str, Any]) -> Iterator[str]:
             f"`fit` trains {model.name!r}, which was not passed to the run: what only this model "
             "has, such as its optimizer and metrics, is not saved, so a resumed training is not "
             "exact; pass the model to the run"
+        )
+
+
+def about_replicas(model: Any) -> Iterator[str]:
+    averaged = [each.name.partition(":")[0] for each in model.weights if is_averaged(each)]
+    if averaged:
+        yield (
+            f"not exact in the last digit: a file has the mean of {listed(averaged, _SHOWN)} "
+            "over replicas"
         )
 
 
