@@ -94,5 +94,6 @@ def test_averages_of_which_each_replica_has_its_own_are_said(
 ) -> None:
     outcome = server.run((__file__, "of_replicas"), flavor, str(tmp_path))
     assert not outcome.error, outcome
-    averages = "batch_normalization/moving_mean, batch_normalization/moving_variance"
+    names = "moving_mean", "moving_variance"
+    averages = ", ".join(f"model/batch_normalization/{name}" for name in names)
     assert (f"a file has the mean of {averages} over replicas" in outcome.output) == said

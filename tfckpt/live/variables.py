@@ -111,8 +111,8 @@ _ON_READ = tf.VariableSynchronization.ON_READ
 def is_averaged(variable: Any) -> bool:
     """Whether replicas have one each, as of tf_keras's moving averages, and a file their mean."""
     held = raw(variable)
-    of_each = getattr(held, "synchronization", None) == _ON_READ and held.aggregation == _MEAN
-    return bool(of_each and held.distribute_strategy.num_replicas_in_sync > 1)
+    of_each = isinstance(held, tf.distribute.DistributedValues)
+    return of_each and held.synchronization == _ON_READ and held.aggregation == _MEAN
 
 
 class Whole:

@@ -197,8 +197,11 @@ def about_objects(model: Any, objects: Mapping[str, Any]) -> Iterator[str]:
 
 
 def about_replicas(model: Any) -> Iterator[str]:
-    averaged = [each.name.partition(":")[0] for each in model.weights if is_averaged(each)]
-    if averaged:
+    """Variables of tf_keras of which each replica has its own."""
+    if fit.is_keras3(model) or model.distribute_strategy.num_replicas_in_sync == 1:
+        return
+    variables = collect({"model": model}).variables
+    if averaged := [name for name, variable in variables.items() if is_averaged(variable)]:
         yield (
             f"not exact in the last digit: a file has the mean of {listed(averaged, _SHOWN)} "
             "over replicas"
