@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -201,9 +202,12 @@ def save(manager, value: tf.Variable, numbers: range) -> None:
         manager.save()
 
 
-def test_plain_tensorflow_opens_our_directory(tmp_path) -> None:
+@pytest.mark.parametrize("back", [0, 60], ids=["", "the clock is set back"])
+def test_plain_tensorflow_opens_our_directory(back, tmp_path, monkeypatch) -> None:
     directory, value = str(tmp_path / "run"), tf.Variable(0)
     ours = tfckpt.CheckpointManager(tfckpt.Checkpoint(value=value), directory, max_to_keep=2)
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() - back)
     save(ours, value, range(1, 4))
     assert tf.train.latest_checkpoint(directory) == ours.latest_checkpoint
     other = tf.Variable(0)

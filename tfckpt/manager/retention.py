@@ -105,11 +105,14 @@ def decide(
         reasons.setdefault(ended.prefix, []).append(FIT_BEFORE)
     if not rules:
         reasons = {one.prefix: ["no rule", *reasons.get(one.prefix, ())] for one in everything}
+    # TensorFlow takes what is not later for one that stays for good; a clock may be set back.
+    kept = [one.time for one in ordered if one.prefix in reasons]
+    begun = min([anchor, *(math.nextafter(each, 0.0) for each in kept)])
     return Decision(
         {one.prefix: tuple(reasons[one.prefix]) for one in everything if one.prefix in reasons},
         tuple(one.prefix for one in ordered if one.prefix not in reasons),
         frozenset(one.number for one in for_good if one.number is not None),
-        max(for_good, key=operator.attrgetter("number")).time if for_good else anchor,
+        max(for_good, key=operator.attrgetter("number")).time if for_good else begun,
     )
 
 
