@@ -152,8 +152,8 @@ def v1_class(name: str) -> str:
 def slot_name(attribute: str) -> str:
     """The canonical slot name for an optimizer's attribute or its own slot name.
 
-    >>> slot_name("_velocities"), slot_name("_momentums"), slot_name("vhat")
-    ('velocity', 'momentum', 'velocity_hat')
+    >>> slot_name("_velocities"), slot_name("_momentums"), slot_name("vhat"), slot_name("u")
+    ('velocity', 'momentum', 'velocity_hat', 'velocity')
     """
     name = attribute.lstrip("_")
     if name in _SLOTS:
