@@ -97,6 +97,7 @@ ANOTHER = [
     (RANGE(10).shuffle(3), RANGE(10).shuffle(4)),
     (RANGE(10).cache().map(add_one), RANGE(10).cache().map(times_ten)),
     (RANGE(10).map(add_one).map(times_ten), RANGE(10).map(times_ten).map(add_one)),
+    (RANGE(10).shuffle(3, 1), RANGE(10).shuffle(3, 1, reshuffle_each_iteration=False)),
 ]
 SAME = [
     lambda: RANGE(10),

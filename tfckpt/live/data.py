@@ -426,6 +426,10 @@ def _of_a_variable(name: str) -> bool:
 
 
 MOST_BYTES = 64 << 20  # a fingerprint copies data in memory: 1.5 s for 200 MiB
+# Attributes of operations that are names, or the settings of a process.
+_OF_A_PROCESS = frozenset(
+    {"config", "config_proto", "container", "debug_name", "metadata", "shared_name", "token"}
+)
 _known: weakref.WeakKeyDictionary[Any, Dataset] = weakref.WeakKeyDictionary()
 
 
@@ -441,7 +445,7 @@ def dataset_of(iterator: Any) -> Dataset | None:
 
 
 def _fingerprint(dataset: Any) -> str:
-    """A digest of operations and constants: TensorFlow's own is another one in each call.
+    """A digest of operations and what they are given: TensorFlow's own is new in each call.
 
     Not of names and resources, which are new in each process.
     """
@@ -459,14 +463,16 @@ def _fingerprint(dataset: Any) -> str:
 
 
 def _parts(nodes: Sequence[Any], functions: dict[str, Any]) -> Iterator[bytes]:
-    """Operations and constants of a graph, and of each function where it is called first."""
+    """Operations and attributes of a graph, and of each function where it is called first."""
     for node in nodes:
         yield f"{node.op} ".encode()
-        for _, value in sorted(node.attr.items()):
-            if value.tensor.dtype not in (0, tf.resource.as_datatype_enum):
-                yield value.tensor.SerializeToString(deterministic=True)
-            for called in (value.func, *value.list.func):
-                yield from _parts(functions.pop(called.name, ()), functions)
+        for name, value in sorted(node.attr.items()):
+            called = [*value.list.func, *([value.func] if value.HasField("func") else ())]
+            for each in called:
+                yield from _parts(functions.pop(each.name, ()), functions)
+            resource = value.tensor.dtype == tf.resource.as_datatype_enum
+            if not (called or resource or name in _OF_A_PROCESS or name.startswith("_")):
+                yield f"{name} ".encode() + value.SerializeToString(deterministic=True)
 
 
 def _size(dataset: Any) -> int:
