@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from zoo.corpus import CORPUS
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ["KERAS_BACKEND"] = "tensorflow"
@@ -39,7 +40,6 @@ if _WRITABLE and shutil.disk_usage(_MEMORY).free > 8 << 30:
     os.environ["TMPDIR"] = str(_MEMORY)
 
 PROJECT = Path(__file__).resolve().parent.parent
-CORPUS = Path(os.environ.get("TFCKPT_CORPUS", PROJECT.parent / "shared" / "corpus"))
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -6,7 +6,6 @@ import fnmatch
 import re
 import warnings
 
-import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -117,18 +116,3 @@ def test_what_is_suggested_matches_something(pattern: str, names: list[str]) -> 
     found = near_selectors(pattern, names)
     assert len(found) <= 3
     assert all(any(map(Selector(each).matches, names)) for each in found)
-
-
-@pytest.mark.parametrize(
-    ("pattern", "target", "name", "expected"),
-    [
-        ("**/a/**", "x/**/a/y/**", "b/a/c/a/d", "x/b/a/y/c/a/d"),
-        ("**/a/**", "x/**/a/y/**", "a/a", "x/a/y/a"),
-        ("**/**/*", "x/**/y/**/*", "a/b/c", "x/y/a/b/c"),
-        ("*/**/b/**/*", "*/x/**/b/y/**/*", "b/b/b/b/a", "b/x/b/y/b/b/a"),
-    ],
-)
-def test_several_stars_take_as_little_as_they_can_from_the_left(
-    pattern: str, target: str, name: str, expected: str
-) -> None:
-    assert compile_rename(pattern, target)(name) == expected

@@ -111,6 +111,11 @@ def test_no_pattern_runs_away(pattern: str, name: str) -> None:
         ("a/[xy]?/**", "b/[xy]-?/**", "a/x1/k", "b/x-1/k"),
         ("model/head", "model/classes", "model/headless", None),
         ("model/*/k", "model/*/v", "model/a/b/k", None),
+        # several stars take as little as they can, from the left
+        ("**/a/**", "x/**/a/y/**", "b/a/c/a/d", "x/b/a/y/c/a/d"),
+        ("**/a/**", "x/**/a/y/**", "a/a", "x/a/y/a"),
+        ("**/**/*", "x/**/y/**/*", "a/b/c", "x/y/a/b/c"),
+        ("*/**/b/**/*", "*/x/**/b/y/**/*", "b/b/b/b/a", "b/x/b/y/b/b/a"),
         (r"re:model/block_(\d+)/(.*)", r"model/blk\1/\2", "model/block_7/a/k", "model/blk7/a/k"),
         (r"re:(?P<l>\w+)/(?P<r>\w+)", r"\g<r>/\g<l>", "a/b", "b/a"),
         (r"re:(a)", r"\g<0>\\\g<1>", "a", "a\\a"),

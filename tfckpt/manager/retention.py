@@ -46,7 +46,7 @@ class Decision:
         kept: prefix → the reasons why it is kept, oldest first.
         delete: the other prefixes, oldest first.
         preserved: numbers of those that ``every_n_hours`` keeps permanently.
-        last_preserved: Unix time of the newest of those, else the anchor.
+        last_preserved: Unix time of the newest of those, else of the anchor, before all that stay.
     """
 
     kept: Mapping[str, tuple[str, ...]]

@@ -113,20 +113,20 @@ class _Search:
         return Suggestion({}, choices=tuple(choices), answers=tuple(answers)) if answers else None
 
     def _asked(self, questions: Sequence[tuple[Nodes, Nodes]]) -> Suggestion:
-        """All that is open; and answers to all of it: in order, from the end, exchanged, by name,
-        or new.
-        """
+        """All that is open; answers to all: in order, from the end or exchanged, by name, new."""
         paths = [(tuple(a.path for a in olds), news) for olds, news in questions]
         choices = [Candidates(b.path, olds, _ALIKE) for olds, news in paths for b in news]
-        ways: list[list[tuple[LayerNode, LayerNode]]] = [[], [], [], []]
+        in_order: list[tuple[LayerNode, LayerNode]] = []
+        from_end: list[tuple[LayerNode, LayerNode]] = []
+        by_name: list[tuple[LayerNode, LayerNode]] = []
         for olds, news in questions:
             at = {b.path: b for b in news}
             back = news if len(olds) == len(news) == _EITHER else news[::-1]
-            ways[0] += zip(olds, news, strict=False)
-            ways[1][:0] = [*zip(olds[::-1], back, strict=False)][::-1]
-            ways[2] += [(a, at[a.path]) for a in olds if a.path in at]
+            in_order += zip(olds, news, strict=False)
+            from_end += zip(olds[::-1], back, strict=False)
+            by_name += [(a, at[a.path]) for a in olds if a.path in at]
         answers: list[Answer] = []
-        for rows in ways:
+        for rows in (in_order, from_end[::-1], by_name, ()):
             found = self._written(self._ladder.names(rows))
             others = [other.suggestion.changes for other in answers]
             if found is not None and found.policy is not None and found.changes not in others:
